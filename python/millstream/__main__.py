@@ -11,13 +11,18 @@ __all__ = ["main"]
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the program with these arguments (without its name); returns its exit code."""
+    from ._millstream import name_options_of_command_line
+
     arguments = sys.argv[1:] if argv is None else argv
+    before = name_options_of_command_line(True)
     try:
         return verb(arguments)
     except KeyboardInterrupt:
         from ._command_errors import INTERRUPTED, report_error
 
         return report_error("interrupted", INTERRUPTED, " ".join(arguments[:1]))
+    finally:
+        name_options_of_command_line(before)
 
 
 def verb(arguments: list[str]) -> int:

@@ -39,8 +39,8 @@ __all__ = [
     "cli_main", "compress", "csv_directory", "csv_read", "directory_read", "file_read", "file_write",
     "file_write_by_key", "http_feed", "http_listen", "http_post", "http_received", "http_replies",
     "http_reply", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
-    "key_hash", "measure_lock_waits", "outbox_sink", "queue_read", "queue_write", "run", "saved_states",
-    "service_ask", "service_export", "service_has_input", "service_history", "service_latency",
+    "key_hash", "measure_lock_waits", "name_options_of_command_line", "outbox_sink", "queue_read",
+    "queue_write", "run", "saved_states", "service_ask", "service_export", "service_has_input", "service_history", "service_latency",
     "service_test", "service_variants", "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
     "user_counter", "user_gauge",
 ]
@@ -325,6 +325,7 @@ def start(
     observer: Observer | None,
 ) -> Handle: ...
 def measure_lock_waits(measured: bool) -> tuple[float, int]: ...
+def name_options_of_command_line(named: bool) -> bool: ...
 def shown_state(how: int, written: bytes) -> str | None: ...
 def saved_states(dir: str | PathLike[str]) -> list[tuple[str, Any, int, bytes]]: ...
 def tcp_listen(

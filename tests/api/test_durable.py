@@ -81,7 +81,7 @@ def test_frames_are_recorded_as_they_are_and_kept_on_request(tmp_path: Path) -> 
 def test_a_durable_source_needs_a_state_directory() -> None:
     flow = ms.Flow("no-state")
     flow.source("numbers", ms.testing.items([1]).durable()).sink("out", ms.testing.collect())
-    with pytest.raises(ms.FlowUsageError, match='"numbers".*needs a directory for its state: --state DIR'):
+    with pytest.raises(ms.FlowUsageError, match='"numbers".*needs a directory for its state: state='):
         ms.run(flow)
 
 

@@ -320,7 +320,7 @@ def test_a_position_beyond_the_outbox_is_an_error_with_the_ways_out(tmp_path: Pa
         def position(self) -> int:
             return 1000
 
-    with pytest.raises(ms.StepError, match=r'has record 1000 .*--drop-state "out"'):
+    with pytest.raises(ms.StepError, match=r'has record 1000 .*drop_state=\["out"\]'):
         ms.run(numbers(Table()), state=tmp_path)
 
 

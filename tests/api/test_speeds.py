@@ -147,7 +147,7 @@ def test_a_clock_that_was_wrong_can_be_set_back(
         if said:
             # The advice is followed: the timer that waited rings when the clock has come to it.
             assert (
-                "--reset-clock (reset_clock=True)" in caplog.text and str(tmp_path / "state") in caplog.text
+                "start once with reset_clock=True" in caplog.text and str(tmp_path / "state") in caplog.text
             )
             run(2000, ["a", "b", "c"], reset_clock=True)
             assert out == [("a", "rang"), ("c", "rang")]

@@ -123,7 +123,7 @@ def test_a_topic_that_was_created_anew_with_more_messages_is_an_error(broker: Br
     ms.run(reading(broker, topic, out, end="latest"), state=state)
     create_anew(broker, topic)
     put(broker, topic, ["c", "d", "e", "f"])
-    with pytest.raises(FAILURE, match=f'topic "{topic}" was created anew: its identity is .*--drop-state'):
+    with pytest.raises(FAILURE, match=f'topic "{topic}" was created anew: its identity is .*drop_state='):
         ms.run(reading(broker, topic, out, end="latest"), state=state)
     assert lines(out) == ["a", "b"]
     ms.run(reading(broker, topic, out, end="latest"), state=state, drop_state=["in"])

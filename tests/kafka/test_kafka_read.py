@@ -185,7 +185,7 @@ def test_lost_messages_are_an_error(broker: Broker, tmp_path: Path) -> None:
     assert len(collect(read(broker, topic), state)) == 3
     put(broker, topic, range(3))
     delete_before(broker, topic, 5)
-    with pytest.raises(FAILURE, match=r"continues at offset 3, and the oldest message is at 5.*--drop-state"):
+    with pytest.raises(FAILURE, match=r"continues at offset 3, and the oldest message is at 5.*drop_state="):
         collect(read(broker, topic), state)
     with pytest.raises(FAILURE, match="oldest message is at 5"):
         collect(read(broker, topic, start={topic: {0: 4}}))
@@ -212,7 +212,7 @@ def test_a_topic_that_was_created_anew_is_an_error(broker: Broker, tmp_path: Pat
     assert len(collect(read(broker, topic), state)) == 3
     broker.delete(topic)
     until(lambda: broker.create(topic, partitions=2))
-    with pytest.raises(FAILURE, match="was created anew: its identity is .*--drop-state"):
+    with pytest.raises(FAILURE, match="was created anew: its identity is .*drop_state="):
         collect(read(broker, topic), state)
     broker.delete(topic)
     until(lambda: broker.create(topic))

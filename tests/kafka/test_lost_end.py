@@ -50,7 +50,7 @@ def test_a_log_that_lost_its_end_and_grew_again(own_broker: Callable[..., Broker
     with pytest.raises(FAILURE) as failed:
         ms.run(reading(broker, topic, out, end="latest"), state=state)
     said = str(failed.value)
-    for part in (topic, "partition 0", "offset 50", "leader epoch 0", "from offset 30 on", "--drop-state"):
+    for part in (topic, "partition 0", "offset 50", "leader epoch 0", "from offset 30 on", "drop_state="):
         assert part in said, said
     assert lines(out) == numbers(range(50))
     # The way out reads what was written in place of the lost messages.
@@ -75,7 +75,7 @@ def test_a_log_that_lost_its_end_and_has_not_grown_as_long(
     broker.lose_end(topic, kept)
     broker.start()
     put(broker, topic, range(100, 110))
-    with pytest.raises(FAILURE, match=r"the partition ends at 40: .*from offset 30 on.*--drop-state"):
+    with pytest.raises(FAILURE, match=r"the partition ends at 40: .*from offset 30 on.*drop_state="):
         ms.run(reading(broker, topic, out, end="latest"), state=state)
     again = reading(broker, topic, out, end="latest", start={topic: {0: 30}})
     ms.run(again, state=state, drop_state=["in"])

@@ -144,7 +144,7 @@ def test_flows_that_have_read_lost_messages_end_with_an_error(election: Election
         assert lost_from(said, reader, election) == 30
     for reader, said in early:
         position = f'topic "{reader.topic}", partition 0: the flow continues at offset 50'
-        for part in (position, "the partition ends at 30", "--drop-state"):
+        for part in (position, "the partition ends at 30", "drop_state="):
             assert part in said, said
 
 
@@ -170,7 +170,7 @@ def resume(reader: Reader, election: Election) -> None:
 def lost_from(said: str, reader: Reader, election: Election) -> int:
     """The offset that the error of a log that lost its end names."""
     epoch = f"leader epoch {election.epochs[reader.topic]},"
-    for part in (f'topic "{reader.topic}", partition 0', "offset 50,", epoch, "--drop-state"):
+    for part in (f'topic "{reader.topic}", partition 0', "offset 50,", epoch, "drop_state="):
         assert part in said, said
     found = re.search(r"from offset (\d+) on", said)
     assert found, said

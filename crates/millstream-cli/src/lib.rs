@@ -122,6 +122,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// As [`main`], in a program that can show states of another language.
 pub fn main_showing(args: impl IntoIterator<Item = OsString>, show: ShowState) -> ExitCode {
+    name_options_of(Face::CommandLine);
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {

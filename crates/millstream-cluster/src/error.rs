@@ -1,6 +1,18 @@
 //! Why a process could not join the others.
 
+use millstream_flow::named::Named;
 use millstream_link::{Address, LinkError};
+
+/// What all processes prove that they know.
+pub(crate) const SECRET: Named = Named(["Auth::Secret", "secret_file=", "--secret-file"]);
+/// How processes are known by their certificates.
+pub(crate) const CERTIFICATES: Named = Named([
+    "Auth::Tls",
+    "tls_cert=, tls_key= and tls_ca=",
+    "--tls-cert, --tls-key, --tls-ca",
+]);
+/// Where a process listens.
+const LISTEN: Named = Named(["Settings::listen", "listen=", "--listen"]);
 
 /// Why a process could not join the others.
 ///
@@ -13,7 +25,8 @@ pub enum ClusterError {
     Link(#[from] LinkError),
     /// The address of this process cannot be used.
     #[error(
-        "process {process} cannot listen on {address} (--listen names another address of this machine)"
+        "process {process} cannot listen on {address} ({} names another address of this machine)",
+        LISTEN
     )]
     Listen {
         /// This process.
@@ -39,7 +52,8 @@ pub enum ClusterError {
     Refused(String),
     /// The other side has not proved that it knows the secret.
     #[error(
-        "the process at {address} does not know the secret, or was started without one (--secret-file)"
+        "the process at {address} does not know the secret, or was started without one ({})",
+        SECRET
     )]
     OtherSecret {
         /// Its address.

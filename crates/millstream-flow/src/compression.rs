@@ -23,6 +23,7 @@ use self::absent::{Decoder, Member};
 #[cfg(feature = "compression")]
 use self::codecs::{Decoder, Member};
 use self::format::Format;
+use crate::named::DROP_STATE;
 
 /// The compression of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,7 +205,7 @@ impl Decompressed<File> {
         if skipped < from {
             let what = format!(
                 "it has {skipped} bytes after decompression, fewer than the {from} that were read; put it back, or \
-                 drop the state of the source (--drop-state) to start again"
+                 drop the state of the source ({DROP_STATE}) to start again"
             );
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
         }

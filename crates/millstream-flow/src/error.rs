@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::named::drop_state;
+
 pub use millstream_journal::{Chain, chain, context};
 
 /// The cause of a failure: any error that can cross threads.
@@ -133,8 +135,9 @@ pub enum FlowError {
     },
     /// The state directory has state of a step that the flow does not have.
     #[error(
-        "state in {}: it contains state of {kind} \"{step}\", which flow \"{flow}\" does not have; restore the name, or remove its state with --drop-state \"{step}\"",
-        path.display()
+        "state in {}: it contains state of {kind} \"{step}\", which flow \"{flow}\" does not have; restore the name, or remove its state with {}",
+        path.display(),
+        drop_state(step)
     )]
     Vanished {
         /// The directory.
@@ -168,7 +171,8 @@ pub enum FlowError {
     },
     /// A saved state cannot be read by its step.
     #[error(
-        "state of step \"{step}\", key {key}, cannot be read (--drop-state \"{step}\" removes the state of this step)"
+        "state of step \"{step}\", key {key}, cannot be read ({} removes the state of this step)",
+        drop_state(step)
     )]
     Unreadable {
         /// The step.

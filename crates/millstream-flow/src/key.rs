@@ -30,6 +30,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::batch::Data;
 use crate::error::FlowError;
+use crate::named::shards;
 
 /// The number of shards into which the keys of a flow are divided: a power of two, chosen at the first start and kept with
 /// the state. The workers of all processes are at most as many.
@@ -110,9 +111,9 @@ impl Shards {
         }
         Err(FlowError::Usage(format!(
             "{workers} workers in all are more than the {} shards of the flow, and some would have no keys; a flow begins with more by \
-             --shards {} (shards=, Options::shards)",
+             {}",
             self.0,
-            workers.next_power_of_two()
+            shards(workers.next_power_of_two())
         )))
     }
 }

@@ -22,6 +22,8 @@ pub mod error;
 pub mod framing;
 pub mod input;
 pub mod key;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod named;
 mod operators;
 pub mod outbox;
 pub mod policy;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use millstream_flow::durable::escape;
 use millstream_flow::framing::Frames;
+use millstream_flow::named::DROP_STATE;
 use millstream_flow::outbox::{Connector, DeliveryError, Destination, OutboxIdentity};
 use ureq::Agent;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -376,7 +377,7 @@ impl Sender {
 fn of_other_kind(number: u64) -> DeliveryError {
     DeliveryError::fatal(format!(
         "record {number} waits in the outbox since the sink had another body=: start the flow once with that one, to deliver it, or drop \
-         the sink's state with --drop-state"
+         the sink's state with {DROP_STATE}"
     ))
 }
 

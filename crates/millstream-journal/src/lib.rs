@@ -43,6 +43,8 @@ mod journal;
 #[cfg(test)]
 mod models;
 mod mutex;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod named;
 mod open;
 mod options;
 mod process;

@@ -1,5 +1,6 @@
 //! The errors of the connector.
 
+use millstream_flow::named::DROP_STATE;
 use thiserror::Error as ThisError;
 
 /// An error of reading from Kafka or writing to it. `Debug` is the text of `Display`.
@@ -56,8 +57,9 @@ pub enum Error {
     /// Messages were removed that the flow has not read.
     #[error(
         "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the oldest message is at {first}: the \
-         messages between were removed before they were read. Start the source again at another position with --drop-state, and give \
-         the topic a longer retention"
+         messages between were removed before they were read. Start the source again at another position with {}, and give \
+         the topic a longer retention",
+        DROP_STATE
     )]
     Lost {
         /// The name of the topic.
@@ -72,8 +74,9 @@ pub enum Error {
     /// A partition ends before the position of the flow.
     #[error(
         "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the partition ends at {end}: the topic \
-         was created anew, or the cluster has lost messages.{} Start the source again with --drop-state to read the new topic",
-        grown_from(*.kept)
+         was created anew, or the cluster has lost messages.{} Start the source again with {} to read the new topic",
+        grown_from(*.kept),
+        DROP_STATE
     )]
     Shrunk {
         /// The name of the topic.
@@ -107,8 +110,9 @@ pub enum Error {
         "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the partition has lost messages before \
          that: the last one that the flow has read, of leader epoch {epoch}, is gone, and others were written since. {} After an \
          election of a leader that did not have all messages (unclean.leader.election.enable), or a topic that was created anew, what \
-         the flow has made of the lost messages remains. Start the source again with --drop-state, with offsets of all partitions as start",
-        lost_from(*.kept)
+         the flow has made of the lost messages remains. Start the source again with {}, with offsets of all partitions as start",
+        lost_from(*.kept),
+        DROP_STATE
     )]
     Truncated {
         /// The name of the topic.
@@ -125,7 +129,8 @@ pub enum Error {
     /// A partition that the flow has read is gone.
     #[error(
         "topic \"{topic}\" has {found} partitions, and the flow has read partition {partition}: the topic was created anew. Start the \
-         source again with --drop-state to read the new topic"
+         source again with {} to read the new topic",
+        DROP_STATE
     )]
     NoPartition {
         /// The name of the topic.
@@ -138,7 +143,8 @@ pub enum Error {
     /// A topic was deleted, and another one has its name.
     #[error(
         "topic \"{topic}\" was created anew: its identity is {found}, and the flow has read {known}. Start the source again with \
-         --drop-state to read the new topic"
+         {} to read the new topic",
+        DROP_STATE
     )]
     Recreated {
         /// The name of the topic.

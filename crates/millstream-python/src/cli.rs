@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use millstream_journal::named::{Face, name_options_of};
 use pyo3::prelude::*;
 
 use crate::gil::{locked, unlocked};
@@ -16,6 +17,16 @@ pub(crate) fn cli_main(argv: Vec<OsString>) -> u8 {
     known
         .filter(|number| ExitCode::from(*number) == code)
         .fold(1, |_, number| number)
+}
+
+/// Lets messages name options as the command line has them, or as Python does. Returns whether they were those of the command line.
+#[pyfunction]
+pub(crate) fn name_options_of_command_line(named: bool) -> bool {
+    let face = match named {
+        true => Face::CommandLine,
+        false => Face::Python,
+    };
+    name_options_of(face) == Face::CommandLine
 }
 
 /// Shows a state that a Python flow saved.

@@ -62,7 +62,7 @@ mod window;
 #[pyo3::pymodule(gil_used = true)]
 mod _millstream {
     #[pymodule_export]
-    use crate::cli::cli_main;
+    use crate::cli::{cli_main, name_options_of_command_line};
     #[pymodule_export]
     use crate::clock::VirtualClock;
     #[pymodule_export]
@@ -124,4 +124,10 @@ mod _millstream {
     use crate::stopper::Stopper;
     #[pymodule_export]
     use crate::user_metrics::{Counter, Gauge, user_counter, user_gauge};
+
+    #[pymodule_init]
+    fn init(_: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        name_options_of_command_line(false);
+        Ok(())
+    }
 }

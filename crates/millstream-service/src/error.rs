@@ -1,10 +1,18 @@
 //! Why a service cannot start or continue.
 
 use millstream_journal::Error as JournalError;
+use millstream_journal::named::Named;
 use millstream_replication::ReplicationError;
 use millstream_wire::{Cause, WireError};
 
 use crate::queries::Fault;
+
+/// Records that were pruned are not needed.
+const SKIP_PRUNED: Named = Named([
+    "Settings::skip_pruned",
+    "skip_pruned=True",
+    "--skip-pruned",
+]);
 
 /// An error of a service; it names the journal and the record.
 ///
@@ -162,7 +170,8 @@ pub enum ServiceError {
     /// Records that the service needs have been pruned: for the state, or not taken yet.
     #[error(
         "{journal}: record {needed} is needed and has been pruned, the oldest one left is {first}; restore the records from a copy \
-         of the journal, or, if they are not needed, set skip_pruned (--skip-pruned)"
+         of the journal, or, if they are not needed, set {}",
+        SKIP_PRUNED
     )]
     Pruned {
         /// The input journal.
@@ -195,7 +204,7 @@ pub enum ServiceError {
     },
     /// A journal that a record names is not found.
     #[error(
-        "{named_by} names the journal {journal}, which is neither there, nor beside it, nor in the given folders (--journals)"
+        "{named_by} names the journal {journal}, which is neither there, nor beside it, nor in the given folders"
     )]
     Unknown {
         /// Its path when the record was written.
@@ -269,7 +278,8 @@ pub enum ServiceError {
     /// A snapshot cannot be read, and the inputs before it are not all there.
     #[error(
         "{fault}; and the inputs cannot rebuild it. Run the version of the component that wrote the snapshot, or remove the \
-         directory {snapshots} and start with skip_pruned (--skip-pruned), for the state of the remaining records. What the inputs lack"
+         directory {snapshots} and start with {}, for the state of the remaining records. What the inputs lack",
+        SKIP_PRUNED
     )]
     NoState {
         /// What is wrong with the snapshot.

@@ -193,7 +193,7 @@ fn secrets_are_asked_for_and_proved_by_both() {
         (
             &leader.address,
             &[],
-            "the leader refuses: the leader asks for a secret (--secret-file)",
+            "the leader refuses: the leader asks for a secret: give the one that it has",
         ),
         (
             &open.address,
@@ -303,7 +303,7 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
     std::fs::copy(stranger.join("identity"), taken.join("identity")).unwrap();
     refused(
         follow("/orders", &taken, &[]),
-        "or --adopt it, if it was copied",
+        "or adopt it, if it was copied",
     );
     let adopted = json(&follow("/orders", &taken, &["--adopt", "--json"]));
     assert_eq!(adopted["records"], 400);
@@ -420,7 +420,7 @@ fn nobody_else_appends_to_a_copy_and_one_name_is_one_follower() {
     ]);
     assert_eq!(named.status.code(), Some(1));
     assert!(
-        stderr(&named).contains("another follower of 'orders' is connected as 'backup'; --as sets"),
+        stderr(&named).contains("another follower of 'orders' is connected as 'backup'; give this one another name"),
         "{named:?}"
     );
     // A consumer of the copy keeps its own cursor in it.
@@ -612,7 +612,7 @@ fn a_leader_with_secret_and_certificate_serves_followers_with_either() {
     assert_same(&orders, &copy);
     refused(
         follow(&leader, &["--tls-ca", text(&ca)]),
-        "the leader refuses: the leader asks for a secret (--secret-file)",
+        "the leader refuses: the leader asks for a secret: give the one that it has",
     );
     // A leader without a certificate cannot show one.
     let plain = Leader::start(":0", &[&[text(&orders)], &with_secret[..]].concat());

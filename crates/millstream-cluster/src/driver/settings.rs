@@ -8,7 +8,7 @@ use millstream_link::{
     Address, CallerSide, CallerTls, ListenerSide, ListenerTls, Protocol, Secret,
 };
 
-use crate::error::ClusterError;
+use crate::error::{CERTIFICATES, ClusterError, SECRET};
 use crate::protocol::Times;
 
 /// The words of the cluster, and the labels of its proofs.
@@ -176,7 +176,7 @@ fn check_is_local(settings: &Settings) -> Result<(), ClusterError> {
         None => Ok(()),
         Some(host) => Err(ClusterError::Usage(format!(
             "{host} is reached from other machines, and batches between processes may be Python objects: the processes need a shared secret \
-             (--secret-file) or certificates (--tls-cert, --tls-key, --tls-ca)"
+             ({SECRET}) or certificates ({CERTIFICATES})"
         ))),
     }
 }
@@ -226,7 +226,7 @@ mod tests {
         settings.listen = Some("0.0.0.0:7700".parse().unwrap());
         let error = Identity::new(&settings).err().unwrap().to_string();
         assert!(
-            error.contains("0.0.0.0:7700") && error.contains("--secret-file"),
+            error.contains("0.0.0.0:7700") && error.contains("Auth::Secret"),
             "{error}"
         );
     }

@@ -259,7 +259,7 @@ fn without_authentication_only_this_machine_is_used() {
     ] {
         let error = error(host);
         assert!(
-            error.contains(host) && error.contains("--secret-file"),
+            error.contains(host) && error.contains("Auth::Secret"),
             "{error}"
         );
     }

@@ -24,6 +24,7 @@ use crate::key::Shards;
 use crate::run::panics::in_step;
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
+use crate::named::{FRESH, RESET_CLOCK, drop_state, shards};
 
 /// The recordings of the sources of a run, which are notified of commits, with the nodes of their sources.
 pub(crate) type Recordings = Vec<(NodeId, Arc<dyn Recording>)>;
@@ -240,10 +241,10 @@ fn choose(
         (Some(kept), Some(asked)) if kept != asked && !options.fresh => Err(FlowError::State {
             path: options.dir.clone(),
             cause: format!(
-                "its keys are divided into {} shards since its first start, and --shards {} asks for others; leave that out, or start \
-                 from scratch with --fresh",
+                "its keys are divided into {} shards since its first start, and {} asks for others; leave that out, or start \
+                 from scratch with {FRESH}",
                 kept.count(),
-                asked.count()
+                shards(asked.count())
             )
             .into(),
         }),
@@ -350,7 +351,7 @@ impl Start {
         } else if ahead > CLOCK_AHEAD_NS {
             tracing::warn!(
                 "{}: the state was saved at a time {:.0?} ahead of the clock, until which processing time stands still: timers, windows and \
-                 time to live by the clock wait; if that clock was wrong, start once with --reset-clock (reset_clock=True)",
+                 time to live by the clock wait; if that clock was wrong, start once with {RESET_CLOCK}",
                 options.dir.display(),
                 Duration::from_nanos(ahead as u64),
             );
@@ -659,8 +660,8 @@ fn begin(
         if !recorded.is_empty() && !recording.as_ref().is_some_and(|it| it.is_durable()) {
             let cause = format!(
                 "it was durable, and its position is known in its recorded input only; make it durable again, or forget the \
-                 source with --drop-state \"{}\"",
-                this.name
+                 source with {}",
+                drop_state(&this.name)
             );
             return Err(open_error(this, cause.into()));
         }

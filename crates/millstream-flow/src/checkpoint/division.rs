@@ -23,6 +23,7 @@ use crate::error::{Cause, FlowError};
 use crate::key::{Key, Shards};
 use crate::outbox::{self, REFUSED_SUFFIX};
 use crate::sink::Scope;
+use crate::named::drop_state;
 
 /// What the tokens of a sink of this flow belong to, and whether one process writes the output of all.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +140,8 @@ pub(crate) fn check_gathered(
         };
         return Err(format!(
             "sink \"{name}\" {before} in the run before, and {now} now; define it as before, give it another name, or begin new output \
-             with --drop-state \"{name}\""
+             with {}",
+            drop_state(name)
         ));
     }
     Ok(())

@@ -14,6 +14,7 @@ use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::input::InputId;
 use crate::run::panics::in_step;
+use crate::named::drop_state;
 
 /// The partitions that this process reads from its own machine.
 #[derive(Default)]
@@ -115,8 +116,9 @@ fn other_sharing(source: &str, is_local: bool) -> String {
         ),
     };
     format!(
-        "source \"{source}\": {now}, and in the run before {before} (local=True); define it as before, or let it begin anew with --drop-state \
-         \"{source}\" in all processes"
+        "source \"{source}\": {now}, and in the run before {before} (local=True); define it as before, or let it begin anew with {} \
+         in all processes",
+        drop_state(source)
     )
 }
 
@@ -126,7 +128,8 @@ fn other_input(mark: &SourceMark) -> String {
     } = mark;
     format!(
         "source \"{source}\" would resume at its position in {partition}, which is another file or journal than in the run before; start the \
-         process on the machine that has it, give what is new a name of its own, or let the source begin anew with --drop-state \
-         \"{source}\" in all processes"
+         process on the machine that has it, give what is new a name of its own, or let the source begin anew with {} in all \
+         processes",
+        drop_state(source)
     )
 }

@@ -21,6 +21,7 @@ use crate::clock::now_ns;
 use crate::cluster::{JoinStopped, Membership};
 use crate::error::chain;
 use crate::error::{Cause, FlowError};
+use crate::named::{COMMIT_ON_REPLICA, REPLICA};
 
 /// Serves the journals of a state directory to followers on other machines.
 #[doc(hidden)] // For the other crates of Millstream.
@@ -127,7 +128,7 @@ impl Replicated {
                 hold(true);
                 tracing::warn!(
                     epoch,
-                    "epoch {epoch} waits for a follower of {} (--commit-on-replica), and so do the sources; a second signal ends the wait",
+                    "epoch {epoch} waits for a follower of {} ({COMMIT_ON_REPLICA}), and so do the sources; a second signal ends the wait",
                     self.dir.display()
                 );
             }
@@ -181,7 +182,7 @@ fn journals(dir: &Path, open: &[Journal], prefix: &str) -> Result<Vec<(String, J
         if !OF_JOURNALS.contains(&&*area) {
             return Err(format!(
                 "it cannot be followed by another machine: {} belongs to a source of files or queues of this machine, which are not \
-                 in the state; leave out --replica",
+                 in the state; leave out {REPLICA}",
                 path.display()
             )
             .into());

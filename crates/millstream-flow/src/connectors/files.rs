@@ -29,6 +29,7 @@ use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
+use crate::named::DROP_STATE;
 
 use written::Written;
 
@@ -446,7 +447,7 @@ impl Transactional for WriteFile {
         if file.len() < length {
             return Err(format!(
                 "{}: it has {} bytes, fewer than the {length} that were committed; put it back, or \
-                 drop the state of the sink (--drop-state) to start again",
+                 drop the state of the sink ({DROP_STATE}) to start again",
                 self.path.get().display(),
                 file.len()
             )

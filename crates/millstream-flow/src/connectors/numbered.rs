@@ -21,6 +21,7 @@ use crate::error::Cause;
 use crate::framing::{Frames, Framing};
 use crate::run::control::{Control, lock};
 use crate::sink::{Scope, Sink, Token, Transactional, Writer};
+use crate::named::DROP_STATE;
 
 /// The number of bytes of a message number.
 pub const NUMBER_BYTES: usize = 8;
@@ -105,9 +106,10 @@ impl Transactional for Numbered {
         for token in tokens {
             let entries = token.chunks_exact(ENTRY_BYTES);
             if !entries.remainder().is_empty() {
-                return Err(
-                    "its saved state is not a list of message numbers; drop the state of the sink (--drop-state)".into(),
-                );
+                return Err(format!(
+                    "its saved state is not a list of message numbers; drop the state of the sink ({DROP_STATE})"
+                )
+                .into());
             }
             for entry in entries {
                 let word = |at| u64::from_le_bytes(std::array::from_fn(|i| entry[at + i]));

@@ -22,6 +22,7 @@ use crate::outbox::refusals::Parts as Divided;
 use crate::outbox::refused::RefusedLog;
 use crate::outbox::settings::{CHECK_INTERVAL, DELIVERED, STOP_NS, Settings};
 use crate::run::control::Control;
+use crate::named::drop_state;
 
 /// The number of records in the outbox of a flow that does not run that are not delivered.
 pub(crate) fn undelivered(journal: &Journal) -> Result<u64, Cause> {
@@ -488,19 +489,19 @@ impl Forwarder {
         format!(
             "it has record {last} of the outbox {}, which holds committed records before {most} only: another copy of the state \
              directory has delivered, or a loss of power has taken records; start with the newest copy, or start the sink again with \
-             --drop-state \"{}\" and what is then produced again",
+             {} and what is then produced again",
             path.display(),
-            self.parts.sink
+            drop_state(&self.parts.sink)
         )
     }
 
     fn too_early(&self, next: u64, pruned: u64) -> String {
         format!(
             "it has the records before {next} only, and those before {pruned} are delivered and removed from the outbox {}: it has \
-             lost what it had acknowledged; restore it, set its position to {}, or start the sink again with --drop-state \"{}\"",
+             lost what it had acknowledged; restore it, set its position to {}, or start the sink again with {}",
             self.parts.journal.path().display(),
             pruned - 1,
-            self.parts.sink
+            drop_state(&self.parts.sink)
         )
     }
 

@@ -20,6 +20,7 @@ use crate::error::context;
 use crate::outbox::settings::DELIVERED;
 use crate::run::control::lock;
 use crate::sink::{Refused, Token};
+use crate::named::drop_state;
 
 /// What follows the name of the outbox in that of the directory. A name has no `%` that is not followed by two digits.
 pub(crate) const SUFFIX: &str = "%refused";
@@ -104,8 +105,9 @@ impl RefusedLog {
         if end < passed_on {
             return Err(format!(
                 "the refused records in {} end before {end}, and {passed_on} were passed on: the journal was removed, or a loss of power \
-                 has taken its end; start the sink again with --drop-state \"{sink}\"",
-                path.display()
+                 has taken its end; start the sink again with {}",
+                path.display(),
+                drop_state(sink)
             )
             .into());
         }

@@ -24,6 +24,7 @@ use crate::outbox::refused::{Marks, RefusedLog, refused_dir};
 use crate::outbox::settings::{Settings, outbox_dir};
 use crate::run::control::{Control, lock};
 use crate::sink::{Forwarding, OutputRun, Refused, Scope, Sink, Token, Transactional, Writer};
+use crate::named::drop_state;
 
 /// The size of a segment, and about the largest record of an outbox.
 const SEGMENT_BYTES: u64 = 32 << 20;
@@ -333,9 +334,9 @@ impl Transactional for Outbox {
         if next < committed {
             return Err(format!(
                 "the outbox {} ends before record {next}, and the records before {committed} were committed: it was removed, or a \
-                 loss of power has taken its end; or start the sink again with --drop-state \"{}\"",
+                 loss of power has taken its end; or start the sink again with {}",
                 path.display(),
-                self.name()
+                drop_state(&self.name())
             )
             .into());
         }

@@ -289,7 +289,7 @@ fn a_source_may_become_durable_and_resumes() {
         run(&plain, 1, recovery(folder.path())).expect_err("it was durable")
     );
     assert!(
-        said.contains("it was durable") && said.contains("--drop-state \"n\""),
+        said.contains("it was durable") && said.contains("Recovery::drop_state(\"n\")"),
         "{said}"
     );
     run(&durable, 1, recovery(folder.path())).expect("it goes on");

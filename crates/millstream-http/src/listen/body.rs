@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
+use millstream_flow::named::DROP_STATE;
 use serde_json::value::RawValue;
 
 use super::received::{item_of, may_be_empty};
@@ -204,9 +205,11 @@ pub(super) fn read_record(record: &[u8], item: Item, batch: &mut Frames) -> Resu
     }
     let (kind, mut rest) = rest.split_first().ok_or(NONE)?;
     if *kind != item as u8 {
-        return Err("it was recorded while the source had another item=: run the flow with that one until it is processed, or drop the \
-                    saved state of the source (--drop-state)"
-            .into());
+        return Err(format!(
+            "it was recorded while the source had another item=: run the flow with that one until it is processed, or drop the saved \
+             state of the source ({DROP_STATE})"
+        )
+        .into());
     }
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = u32::from_le_bytes(*length) as usize;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use millstream_flow::durable::escape;
 use millstream_flow::error::Cause;
+use millstream_flow::named::DROP_STATE;
 use millstream_flow::source::{Position, Recording};
 use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention, Sync, Writer};
@@ -74,7 +75,7 @@ impl RecordedRequests {
         }
         Err(format!(
             "{}: it has the requests {first} to {next}, and the last commit is at {from}: the directory is of another flow, or its end was \
-             lost in a power failure; drop the saved state of the source (--drop-state) to start again",
+             lost in a power failure; drop the saved state of the source ({DROP_STATE}) to start again",
             self.path().display()
         )
         .into())

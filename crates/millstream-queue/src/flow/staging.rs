@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::embedded::Queue;
 use millstream_flow::error::Cause;
+use millstream_flow::named::DROP_STATE;
 use millstream_flow::sink::Token;
 use millstream_journal::context;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention};
@@ -49,7 +50,7 @@ impl Staged {
         }
         Err(format!(
             "queue {} has {moved} items of this flow, and the state directory knows of {}: it is an older copy. Resume from the newest \
-             one, or drop the state of the sink (--drop-state), which then adds later output of the flow to the queue",
+             one, or drop the state of the sink ({DROP_STATE}), which then adds later output of the flow to the queue",
             queue.name(),
             self.length
         )

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use millstream_journal::named::Named;
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
@@ -16,6 +17,9 @@ use crate::broker::BrokerLimits;
 use crate::config::{Config, ServerLimits};
 use crate::protocol::Limits;
 use crate::session::{Compat, Credentials, Rights, SessionOptions};
+
+/// The file of names and passwords.
+const CREDENTIALS: Named = Named(["ServerOptions::credentials", "--auth-file", "--auth-file"]);
 
 /// The contents of all files, checked.
 pub(super) struct LoadedSettings {
@@ -96,7 +100,7 @@ impl LoadedSettings {
         {
             return Err(ServerError::Secret {
                 path: path.clone(),
-                message: format!("user.{name}: rights need names and passwords (--auth-file)"),
+                message: format!("user.{name}: rights need names and passwords ({CREDENTIALS})"),
             });
         }
         let live = LiveSettings::new(limits, tls, (credentials, rights), options.shutdown);

@@ -90,7 +90,7 @@ fn learn(served: &Served, opened: &OpenJournal, member: &Member) -> Result<(), R
     let name = &served.name;
     if member.lineage.is_some_and(|theirs| theirs != lineage) {
         let text = format!(
-            "the copy is one of another journal than '{name}'; follow into a new directory, or --adopt it, if it was copied from \
+            "the copy is one of another journal than '{name}'; follow into a new directory, or adopt it, if it was copied from \
              '{name}' by other means"
         );
         return Err(refused(Reason::OtherJournal, text));

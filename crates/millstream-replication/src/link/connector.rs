@@ -5,6 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use millstream_journal::named::Named;
 use millstream_link::{CallerSide, Secret, Stream};
 
 use super::error::ReplicationError;
@@ -12,6 +13,11 @@ use super::handshake::Calling;
 use super::incoming::Incoming;
 use super::message::{Follow, Welcome};
 use super::{FollowerTls, GREETING, PROTOCOL, deadline_ns};
+
+/// What a follower proves that it knows.
+const SECRET: Named = Named(["FollowOptions::secret", "secret_file=", "--secret-file"]);
+/// How a follower knows the leader.
+const AUTHORITIES: Named = Named(["FollowOptions::tls", "tls_ca=", "--tls-ca"]);
 
 /// The address of a leader, and what authenticates both sides.
 pub(super) struct Connector {
@@ -53,7 +59,7 @@ impl Connector {
         for address in addresses {
             if self.tls.is_none() && !address.ip().to_canonical().is_loopback() {
                 return Err(ReplicationError::Usage(format!(
-                    "{self} is not on this machine: following it takes a secret (--secret-file) or its certificate (--tls-ca)"
+                    "{self} is not on this machine: following it takes a secret ({SECRET}) or its certificate ({AUTHORITIES})"
                 )));
             }
             outcome = TcpStream::connect_timeout(&address, GREETING);

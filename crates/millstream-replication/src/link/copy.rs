@@ -171,7 +171,7 @@ impl Copy {
         if *open.lineage.get_or_insert(welcome.lineage) != welcome.lineage {
             return Err(ReplicationError::NotACopy {
                 path: self.dir.clone(),
-                hint: ", or --adopt it, if it was copied from the leader's by other means",
+                hint: ", or adopt it, if it was copied from the leader's by other means",
             });
         }
         // The leader has compared the last record of one that is adopted.

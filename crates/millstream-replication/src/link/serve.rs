@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use millstream_journal::Journal;
 use millstream_journal::clock::monotonic_ns;
+use millstream_journal::named::Named;
 use millstream_link::{ListenerSide, Secret};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
@@ -19,6 +20,15 @@ use super::leader::Leader;
 use super::notify;
 use super::served::{Served, list};
 use super::{FollowerTls, LeaderTls, PROTOCOL};
+
+/// What followers prove that they know.
+const SECRET: Named = Named(["ServeOptions::secret", "secret_file=", "--secret-file"]);
+/// How followers are known by their certificates.
+const CERTIFICATES: Named = Named([
+    "ServeOptions::tls",
+    "tls_cert=, tls_key= and tls_client_ca=",
+    "--tls-cert, --tls-key and --tls-client-ca",
+]);
 
 /// The time that followers have to end when the leader stops.
 const STOP_TIME: Duration = Duration::from_secs(2);
@@ -155,8 +165,7 @@ fn check_authenticates(options: &ServeOptions) -> Result<(), ReplicationError> {
     }
     let address = options.listen;
     Err(ReplicationError::Usage(format!(
-        "{address} is reached from other machines: followers must prove a secret (--secret-file), or show a certificate (--tls-cert, \
-         --tls-key and --tls-client-ca)"
+        "{address} is reached from other machines: followers must prove a secret ({SECRET}), or show a certificate ({CERTIFICATES})"
     )))
 }
 

@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
                 let presence = Presence::new(member.own, &self.answered_ns);
                 if !served.enter(self.follower, presence, self.number, self.stream) {
                     let text = format!(
-                        "another follower of '{}' is connected as '{}'; --as sets another name",
+                        "another follower of '{}' is connected as '{}'; give this one another name",
                         served.name, self.follower
                     );
                     return Err(refused(Reason::InUse, text));

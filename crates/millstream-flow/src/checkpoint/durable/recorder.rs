@@ -22,6 +22,7 @@ use crate::error::context;
 use crate::framing::Frames;
 use crate::run::control::lock;
 use crate::source::{Beginning, Position, Recording};
+use crate::named::{DROP_STATE, STATE};
 
 /// The size of a segment, and about that of the largest batch that can be recorded.
 const SEGMENT_BYTES: u64 = 32 << 20;
@@ -74,7 +75,7 @@ impl Recorder {
     ) -> Result<Self, Cause> {
         let state_dir = run
             .state_dir
-            .ok_or("it is durable, and needs a directory for its state: --state DIR (state=, Options::recovery)")?;
+            .ok_or_else(|| format!("it is durable, and needs a directory for its state: {STATE}"))?;
         let path = recorded_input_dir(state_dir, run.source);
         if run.forget && path.exists() {
             std::fs::remove_dir_all(&path).map_err(|error| context(path.display(), error))?;
@@ -86,7 +87,7 @@ impl Recorder {
         if let Some((name, _)) = gone {
             return Err(format!(
                 "{}: input of its partition \"{name}\" was recorded, and the source no longer has that partition; restore it, or drop the \
-                 saved state of the source (--drop-state)",
+                 saved state of the source ({DROP_STATE})",
                 path.display()
             )
             .into());
@@ -228,7 +229,7 @@ impl Recorder {
         match committed {
             Some(InputPosition::Record(sequence)) if sequence >= next => Err(format!(
                 "{}: it ends before record {sequence}, which was committed: its end was lost in a power failure; drop the saved \
-                 state of the source (--drop-state) to start again",
+                 state of the source ({DROP_STATE}) to start again",
                 self.path().display()
             )
             .into()),

@@ -20,6 +20,7 @@ use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
 use crate::run::control::{Control, lock};
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
+use crate::named::DROP_STATE;
 
 /// The default for the number of open files.
 const MAX_OPEN: usize = 128;
@@ -471,7 +472,7 @@ fn truncate(path: &Path, length: u64) -> Result<(), Cause> {
     if found < length {
         return Err(format!(
             "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the \
-             sink (--drop-state) to start again",
+             sink ({DROP_STATE}) to start again",
             path.display()
         )
         .into());

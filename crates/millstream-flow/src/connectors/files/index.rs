@@ -19,6 +19,7 @@ use millstream_journal::storage::create_dir_durably;
 
 use crate::error::Cause;
 use crate::error::context;
+use crate::named::DROP_STATE;
 
 const PREFIX: &str = ".millstream-keys-";
 /// Begins the first line, which ends with the version.
@@ -72,7 +73,7 @@ impl Index {
         let base = bases.iter().copied().filter(|base| *base < position).max();
         let Some(base) = base else {
             return Err(format!(
-                "{}: the index of its files is missing; put the directory back, or drop the state of the sink (--drop-state) to start again",
+                "{}: the index of its files is missing; put the directory back, or drop the state of the sink ({DROP_STATE}) to start again",
                 dir.display()
             )
             .into());
@@ -83,7 +84,7 @@ impl Index {
         let Some(committed) = bytes.get(..length as usize) else {
             let found = bytes.len();
             return Err(format!(
-                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the sink (--drop-state) to start again",
+                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the sink ({DROP_STATE}) to start again",
                 path.display()
             )
             .into());

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::compression::{Compression, Contents};
 use crate::error::Cause;
 use crate::error::context;
+use crate::named::DROP_STATE;
 
 /// Returns the byte at which a file of frames resumes that was read up to `position`.
 ///
@@ -42,7 +43,7 @@ pub(crate) fn line_after(
         [_, b'\r', b'\n'] => Ok(position + 2),
         _ => Err(format!(
             "{}: the line before byte {position} was read without its end, and has grown since; end lines with a line feed, or \
-             drop the state of the source (--drop-state) to start again",
+             drop the state of the source ({DROP_STATE}) to start again",
             path.display()
         )
         .into()),
@@ -87,7 +88,7 @@ fn check_length(path: &Path, compression: Compression, position: u64) -> Result<
         false => Ok(true),
         true => Err(format!(
             "{}: it has {} bytes, fewer than the {position} that were read; put it back, or drop the state of the \
-             source (--drop-state) to start again",
+             source ({DROP_STATE}) to start again",
             path.display(),
             about.len()
         )

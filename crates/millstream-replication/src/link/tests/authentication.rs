@@ -150,7 +150,7 @@ fn the_wrong_secret_and_none_are_refused_on_either_side() {
     let (journals, right) = (journals(), "a secret of both sides");
     for (leader, follower, says) in [
         (secret(right), secret("another secret, as long"), "differ"),
-        (secret(right), None, "asks for a secret (--secret-file)"),
+        (secret(right), None, "asks for a secret: give the one"),
         (None, secret(right), "the leader does not know the secret"),
     ] {
         let outcome = with_leader(&journals, leader, |address| {
@@ -208,7 +208,7 @@ fn without_secret_and_certificate_only_this_machine_is_served_and_followed() {
     let stop = AtomicBool::new(true);
     let refused = serve(&everywhere, &stop, |_| ()).unwrap_err();
     assert!(matches!(refused, ReplicationError::Usage(_)), "{refused}");
-    assert!(refused.to_string().contains("--secret-file"), "{refused}");
+    assert!(refused.to_string().contains("Options::secret"), "{refused}");
     let with_secret = ServeOptions {
         secret: secret("a secret of both sides"),
         ..everywhere
@@ -219,5 +219,5 @@ fn without_secret_and_certificate_only_this_machine_is_served_and_followed() {
     options.once = true;
     let refused = follow(&options, &AtomicBool::new(false)).unwrap_err();
     assert!(matches!(refused, ReplicationError::Usage(_)), "{refused}");
-    assert!(refused.to_string().contains("--secret-file"), "{refused}");
+    assert!(refused.to_string().contains("Options::secret"), "{refused}");
 }

@@ -79,7 +79,7 @@ def test_programs_compile_and_run(name: str, built: dict[str, str], tmp_path: Pa
             out.write(f"```rust{attribute}\n{program}```\n\n")
     # One after the other: programs of a guide may use one directory.
     command = ["rustdoc", "--test", "--test-args=--test-threads=1", "--edition", "2024"]
-    command = [*command, *libraries(built, "millstream", "serde", "tokio"), str(document)]
+    command = [*command, *libraries(built, "axum", "millstream", "serde", "tokio"), str(document)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(programs)} passed" in done.stdout

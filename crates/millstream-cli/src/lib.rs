@@ -50,6 +50,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use millstream_journal::named::{Face, name_options_of};
 
 use self::failure::Failure;
 pub use self::state::shown::ShowState;

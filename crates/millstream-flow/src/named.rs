@@ -19,11 +19,8 @@ pub(crate) const FRESH: Named = Named(["Recovery::fresh", "fresh=True", "--fresh
 /// The state is followed by other machines.
 pub(crate) const REPLICA: Named = Named(["Recovery::replica", "replica=", "--replica"]);
 /// Sets saved times back to the clock.
-pub(crate) const RESET_CLOCK: Named = Named([
-    "Recovery::reset_clock",
-    "reset_clock=True",
-    "--reset-clock",
-]);
+pub(crate) const RESET_CLOCK: Named =
+    Named(["Recovery::reset_clock", "reset_clock=True", "--reset-clock"]);
 /// Into how many parts keys are divided; a number follows.
 const SHARDS: Named = Named(["Options::shards = ", "shards=", "--shards "]);
 /// The directory of the state.

@@ -120,7 +120,9 @@ impl ListenerSide {
             raw: each_anew(raw),
             certified: certified.map(each_anew),
             refusal: match (has_secret, tls) {
-                (true, _) => Some(format!("the {listener} asks for a secret: give the one that it has")),
+                (true, _) => Some(format!(
+                    "the {listener} asks for a secret: give the one that it has"
+                )),
                 (false, Some(_)) => Some(format!("the {listener} speaks TLS (--tls-ca)")),
                 (false, None) => None,
             },

@@ -126,7 +126,7 @@ mod _millstream {
     use crate::user_metrics::{Counter, Gauge, user_counter, user_gauge};
 
     #[pymodule_init]
-    fn init(_: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         name_options_of_command_line(false);
         Ok(())
     }

@@ -51,7 +51,6 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How often a waiting thread checks whether it must stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-
 /// The words of replication, and the labels of its proofs.
 static PROTOCOL: Protocol = Protocol {
     label: "replication 1",

@@ -8,11 +8,7 @@ use millstream_wire::{Cause, WireError};
 use crate::queries::Fault;
 
 /// Records that were pruned are not needed.
-const SKIP_PRUNED: Named = Named([
-    "Settings::skip_pruned",
-    "skip_pruned=True",
-    "--skip-pruned",
-]);
+const SKIP_PRUNED: Named = Named(["Settings::skip_pruned", "skip_pruned=True", "--skip-pruned"]);
 
 /// An error of a service; it names the journal and the record.
 ///

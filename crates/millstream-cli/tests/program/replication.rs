@@ -420,7 +420,9 @@ fn nobody_else_appends_to_a_copy_and_one_name_is_one_follower() {
     ]);
     assert_eq!(named.status.code(), Some(1));
     assert!(
-        stderr(&named).contains("another follower of 'orders' is connected as 'backup'; give this one another name"),
+        stderr(&named).contains(
+            "another follower of 'orders' is connected as 'backup'; give this one another name"
+        ),
         "{named:?}"
     );
     // A consumer of the copy keeps its own cursor in it.

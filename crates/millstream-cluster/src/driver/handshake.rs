@@ -149,7 +149,8 @@ pub(super) fn listen(
     }
     let (proof, body) = split(frame.payload)?;
     if !is_proved(credential.as_ref(), Side::Caller, body, proof) {
-        let text = "the secrets of the two processes differ, or a machine between them breaks TLS open";
+        let text =
+            "the secrets of the two processes differ, or a machine between them breaks TLS open";
         let refusal = Refusal::again(text.to_owned());
         reader.stream.write(&refused_bytes(None, &[], &refusal))?;
         return Err(ClusterError::Refused(refusal.text));

@@ -21,10 +21,10 @@ use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
 use crate::error::chain;
 use crate::key::Shards;
+use crate::named::{FRESH, RESET_CLOCK, drop_state, shards};
 use crate::run::panics::in_step;
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
-use crate::named::{FRESH, RESET_CLOCK, drop_state, shards};
 
 /// The recordings of the sources of a run, which are notified of commits, with the nodes of their sources.
 pub(crate) type Recordings = Vec<(NodeId, Arc<dyn Recording>)>;

@@ -21,9 +21,9 @@ use super::switch::interrupted;
 use crate::cluster::{CommitId, Membership};
 use crate::error::{Cause, FlowError};
 use crate::key::{Key, Shards};
+use crate::named::drop_state;
 use crate::outbox::{self, REFUSED_SUFFIX};
 use crate::sink::Scope;
-use crate::named::drop_state;
 
 /// What the tokens of a sink of this flow belong to, and whether one process writes the output of all.
 #[derive(Clone, Copy, Debug)]

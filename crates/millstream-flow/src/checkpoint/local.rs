@@ -13,8 +13,8 @@ use super::store::failed;
 use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::input::InputId;
-use crate::run::panics::in_step;
 use crate::named::drop_state;
+use crate::run::panics::in_step;
 
 /// The partitions that this process reads from its own machine.
 #[derive(Default)]

@@ -24,12 +24,12 @@ use crate::error::context;
 use crate::framing::FramingError;
 use crate::framing::{Cutter, Frames, Framing, Origin, encode};
 use crate::input::{Input, of_machine};
+use crate::named::DROP_STATE;
 use crate::run::control::{Control, lock};
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
-use crate::named::DROP_STATE;
 
 use written::Written;
 

@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex};
 use crate::connectors::tcp::TcpSink;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing};
+use crate::named::DROP_STATE;
 use crate::run::control::{Control, lock};
 use crate::sink::{Scope, Sink, Token, Transactional, Writer};
-use crate::named::DROP_STATE;
 
 /// The number of bytes of a message number.
 pub const NUMBER_BYTES: usize = 8;

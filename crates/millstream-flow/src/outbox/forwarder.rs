@@ -15,6 +15,7 @@ use crate::clock::now_ns;
 use crate::error::chain;
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
+use crate::named::drop_state;
 use crate::outbox::destination::{DeliveryError, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::{Progress, Situation};
@@ -22,7 +23,6 @@ use crate::outbox::refusals::Parts as Divided;
 use crate::outbox::refused::RefusedLog;
 use crate::outbox::settings::{CHECK_INTERVAL, DELIVERED, STOP_NS, Settings};
 use crate::run::control::Control;
-use crate::named::drop_state;
 
 /// The number of records in the outbox of a flow that does not run that are not delivered.
 pub(crate) fn undelivered(journal: &Journal) -> Result<u64, Cause> {

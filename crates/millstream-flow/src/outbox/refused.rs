@@ -17,10 +17,10 @@ use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, 
 
 use crate::error::Cause;
 use crate::error::context;
+use crate::named::drop_state;
 use crate::outbox::settings::DELIVERED;
 use crate::run::control::lock;
 use crate::sink::{Refused, Token};
-use crate::named::drop_state;
 
 /// What follows the name of the outbox in that of the directory. A name has no `%` that is not followed by two digits.
 pub(crate) const SUFFIX: &str = "%refused";

@@ -13,6 +13,7 @@ use crate::connectors::shared_log::SharedLog;
 use crate::error::Cause;
 use crate::error::context;
 use crate::framing::Frames;
+use crate::named::drop_state;
 use crate::outbox::backoff::Backoff;
 use crate::outbox::destination::{Connector, OutboxIdentity, check_sizes};
 use crate::outbox::direct::{Direct, DirectWriter};
@@ -24,7 +25,6 @@ use crate::outbox::refused::{Marks, RefusedLog, refused_dir};
 use crate::outbox::settings::{Settings, outbox_dir};
 use crate::run::control::{Control, lock};
 use crate::sink::{Forwarding, OutputRun, Refused, Scope, Sink, Token, Transactional, Writer};
-use crate::named::drop_state;
 
 /// The size of a segment, and about the largest record of an outbox.
 const SEGMENT_BYTES: u64 = 32 << 20;

@@ -68,7 +68,9 @@ impl Challenging {
             None if self.follower_has_secret => {
                 "the follower asks for a secret, and the leader has none"
             }
-            Some(_) if !self.follower_has_secret => "the leader asks for a secret: give the one that it has",
+            Some(_) if !self.follower_has_secret => {
+                "the leader asks for a secret: give the one that it has"
+            }
             Some(credential) if !credential.is_proved(Side::Caller, body, proof) => {
                 "the secrets of leader and follower differ, or a machine between them breaks TLS open"
             }

@@ -20,9 +20,9 @@ use crate::batch::Kind;
 use crate::error::Cause;
 use crate::error::context;
 use crate::framing::Frames;
+use crate::named::{DROP_STATE, STATE};
 use crate::run::control::lock;
 use crate::source::{Beginning, Position, Recording};
-use crate::named::{DROP_STATE, STATE};
 
 /// The size of a segment, and about that of the largest batch that can be recorded.
 const SEGMENT_BYTES: u64 = 32 << 20;
@@ -73,9 +73,9 @@ impl Recorder {
         keep: Retain,
         partitions: Vec<String>,
     ) -> Result<Self, Cause> {
-        let state_dir = run
-            .state_dir
-            .ok_or_else(|| format!("it is durable, and needs a directory for its state: {STATE}"))?;
+        let state_dir = run.state_dir.ok_or_else(|| {
+            format!("it is durable, and needs a directory for its state: {STATE}")
+        })?;
         let path = recorded_input_dir(state_dir, run.source);
         if run.forget && path.exists() {
             std::fs::remove_dir_all(&path).map_err(|error| context(path.display(), error))?;

@@ -18,9 +18,9 @@ use crate::cluster::Membership;
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
+use crate::named::DROP_STATE;
 use crate::run::control::{Control, lock};
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
-use crate::named::DROP_STATE;
 
 /// The default for the number of open files.
 const MAX_OPEN: usize = 128;

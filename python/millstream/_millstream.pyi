@@ -41,8 +41,8 @@ __all__ = [
     "http_reply", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
     "key_hash", "measure_lock_waits", "name_options_of_command_line", "outbox_sink", "queue_read",
     "queue_write", "run", "saved_states", "service_ask", "service_export", "service_has_input",
-    "service_history", "service_latency", "service_test", "service_variants", "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
-    "user_counter", "user_gauge",
+    "service_history", "service_latency", "service_test", "service_variants", "shown_state",
+    "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
 ]
 # fmt: on
 

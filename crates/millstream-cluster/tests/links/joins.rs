@@ -204,7 +204,7 @@ fn other_secrets_certificates_and_numbers_of_processes_are_refused() {
     let right = || tls("right", "ca-right");
     for (zero, one, says) in [
         (secret(), other, "does not know the secret"),
-        (secret(), Auth::None, "--secret-file"),
+        (secret(), Auth::None, "asks for a secret"),
         (Auth::None, secret(), "does not know the secret"),
         (right(), tls("right", "ca-other"), "vouches for it"),
         (right(), secret(), "TLS"),

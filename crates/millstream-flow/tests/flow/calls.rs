@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_flow::error::Cause;
 use millstream_flow::testing::{Collected, Trial, items};
-use millstream_flow::{Calls, Emit, Flow, FlowError, OnError, Recovery, codec, files};
+use millstream_flow::{Calls, Emit, Flow, FlowError, OnError, Options, Recovery, codec, files};
 
 use crate::recovery::crash_everywhere;
 use crate::support::{Random, failure, run};
@@ -209,6 +209,30 @@ fn calls_may_use_an_existing_runtime() {
     runtime.shutdown_background();
     let said = failure(&flow, 1);
     assert!(said.contains("its runtime was shut down"), "{said}");
+}
+
+#[test]
+fn a_runtime_without_threads_makes_calls_while_it_is_blocked_on() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("it is made");
+    let (flow, out) = (Flow::new("there"), Collected::new());
+    let calls = Calls::new().runtime(runtime.handle().clone());
+    flow.source("in", items(0..50u64))
+        .map_async("twice", calls, twice)
+        .sink("out", out.sink());
+    runtime.block_on(async {
+        let running = flow.start(Options::default()).expect("it starts");
+        running.await.expect("it runs");
+    });
+    assert_eq!(out.take().len(), 50);
+    // Its `block_on` is over.
+    let said = failure(&flow, 1);
+    assert!(
+        said.contains("\"twice\"") && said.contains("no call has begun for 10 s"),
+        "{said}"
+    );
 }
 
 fn asking(out: &std::path::Path) -> Flow {

@@ -230,8 +230,8 @@ fn a_durable_source_needs_a_state_directory() {
     );
     assert_eq!(
         said,
-        "source \"numbers\" (test script, durable): it is durable, and needs a directory for its state: --state DIR (state=, \
-         Options::recovery)"
+        "source \"numbers\" (test script, durable): it is durable, and needs a directory for its state: \
+         Options::recovery"
     );
 }
 

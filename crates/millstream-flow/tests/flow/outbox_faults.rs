@@ -204,7 +204,12 @@ fn another_copy_of_the_state_directory_is_noticed() {
     // Each finds 50 more items. The first of them delivers, the other has other records of the same numbers.
     run(&copy(100, table.outbox()), 1, recovery(&state)).expect("it runs");
     let said = failed(&copy(80, table.outbox()), &copied);
-    let names = ["\"out\"", "record 99", "another copy", "--drop-state"];
+    let names = [
+        "\"out\"",
+        "record 99",
+        "another copy",
+        "Recovery::drop_state",
+    ];
     assert!(names.iter().all(|name| said.contains(name)), "{said}");
     assert_eq!(table.sorted(), numbers(100));
 }
@@ -244,7 +249,7 @@ fn a_destination_that_has_lost_records_is_an_error_once_they_are_removed() {
         "\"out\"",
         "the records before 11 only",
         "restore it",
-        "--drop-state \"out\"",
+        "Recovery::drop_state(\"out\")",
     ];
     assert!(names.iter().all(|name| said.contains(name)), "{said}");
 }
@@ -299,7 +304,12 @@ fn an_outbox_that_was_removed_is_an_error() {
     run(&copy(50, table.outbox()), 1, recovery(state.path())).expect("it runs");
     std::fs::remove_dir_all(outbox_dir(state.path(), "out")).expect("it is there");
     let said = failed(&copy(100, table.outbox()), state.path());
-    let names = ["\"out\"", "before record 0", "before 50", "--drop-state"];
+    let names = [
+        "\"out\"",
+        "before record 0",
+        "before 50",
+        "Recovery::drop_state",
+    ];
     assert!(names.iter().all(|name| said.contains(name)), "{said}");
     // Begun anew it is another outbox, with numbers of its own.
     let again = Table::new(true);

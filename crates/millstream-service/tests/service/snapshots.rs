@@ -414,7 +414,7 @@ fn a_state_that_nothing_restores_says_what_to_remove() {
     assert!(matches!(error, ServiceError::NoState { .. }), "{error}");
     let snapshots = folder.path("replies.snapshots");
     let advice = format!(
-        "remove the directory {} and start with skip_pruned",
+        "remove the directory {} and start with Settings::skip_pruned",
         snapshots.display()
     );
     assert!(error.to_string().contains(&advice), "{error}");

@@ -14,6 +14,10 @@ use crate::key::Key;
 use crate::policy::Policy;
 use crate::step::{Context, Stateful};
 
+/// What is wrong with a runtime that runs no call.
+const NOT_RUN: &str = "no call has begun for 10 s: the runtime of `Calls::runtime` has no threads of its own, and runs inside its \
+                       `block_on` only; await the flow there, by `flow.start(options)?.await`, or use a runtime with threads";
+
 /// The longest sleep of a worker with pending calls, unless something else wakes it; nanoseconds.
 const WAKE_INTERVAL_NS: i64 = 1_000_000;
 
@@ -144,6 +148,9 @@ where
                         return Err(ended(&key, &value, what, cx));
                     }
                 }
+            }
+            if self.replies.runs_nothing() {
+                return Err(Failure::new(cx.step_name(), NOT_RUN));
             }
             if self.pending.len() <= left {
                 return Ok(());

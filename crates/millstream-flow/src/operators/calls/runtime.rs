@@ -2,11 +2,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use millstream_journal::clock::monotonic_ns;
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::AbortHandle;
 
 use crate::error::{Cause, panic_message};
@@ -14,6 +16,9 @@ use crate::run::control::{Control, lock};
 
 /// The interval at which a worker that waits for an answer checks whether the flow has failed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a runtime without threads of its own may run nothing.
+const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The outcome of a call.
 pub(super) enum Answer<U> {
@@ -32,6 +37,8 @@ pub(super) type PendingCall = AbortHandle;
 struct Replies<U> {
     answers: Mutex<Vec<(u64, Answer<U>)>>,
     arrived: Condvar,
+    /// The runtime has run a call.
+    runs: AtomicBool,
 }
 
 /// The pending replies of one worker's calls.
@@ -39,6 +46,8 @@ pub(super) struct PendingReplies<U> {
     handle: Handle,
     own: Option<Runtime>,
     replies: Arc<Replies<U>>,
+    /// When the first call was started.
+    first_ns: Option<u64>,
 }
 
 /// Delivers the answer of a call, also when it is dropped without one.
@@ -77,17 +86,19 @@ impl<U: Send + 'static> PendingReplies<U> {
         let replies = Arc::new(Replies {
             answers: Mutex::default(),
             arrived: Condvar::new(),
+            runs: AtomicBool::new(false),
         });
         Ok(PendingReplies {
             handle,
             own,
             replies,
+            first_ns: None,
         })
     }
 
     /// Starts a call.
     pub(super) fn start(
-        &self,
+        &mut self,
         number: u64,
         call: impl Future<Output = Result<U, Cause>> + Send + 'static,
     ) -> PendingCall {
@@ -96,8 +107,20 @@ impl<U: Send + 'static> PendingReplies<U> {
             answer: Answer::Lost,
             replies: Arc::clone(&self.replies),
         };
-        let call = async move { guard.set(without_panic(call).await) };
+        let call = async move {
+            guard.replies.runs.store(true, Ordering::Relaxed);
+            guard.set(without_panic(call).await);
+        };
+        self.first_ns.get_or_insert_with(monotonic_ns);
         self.handle.spawn(call).abort_handle()
+    }
+
+    /// Whether the runtime runs nothing: it has no threads, and its `block_on` is not entered.
+    pub(super) fn runs_nothing(&self) -> bool {
+        let waits = |since: u64| u128::from(monotonic_ns() - since) > IDLE_MAX.as_nanos();
+        !self.replies.runs.load(Ordering::Relaxed)
+            && self.first_ns.is_some_and(waits)
+            && self.handle.runtime_flavor() == RuntimeFlavor::CurrentThread
     }
 
     /// Returns the answers that have arrived.

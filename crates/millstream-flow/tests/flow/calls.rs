@@ -290,7 +290,7 @@ fn invalid_options_are_reported() {
             .sink("out", Collected::new().sink());
         flow
     };
-    let told = |flow: Flow| flow.run(millstream_flow::Options::default()).err();
+    let told = |flow: Flow| flow.run(Options::default()).err();
     let error = told(build("ask", Calls::new().concurrency(0))).expect("nothing is asked");
     assert!(format!("{error:?}").contains("1 call or more"), "{error}");
     assert!(

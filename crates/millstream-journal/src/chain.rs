@@ -4,10 +4,10 @@
 //! cause, down to the error of the system. `Debug`, which a `main` that returns the error prints, is the line of this module.
 //!
 //! ```
-//! use millstream_journal::{Options, chain};
-//! let error = Options::default().open("/dev/null/orders").unwrap_err();
-//! assert_eq!(error.to_string(), "/dev/null/orders: cannot open");
-//! assert_eq!(chain(&error).to_string(), "/dev/null/orders: cannot open: Not a directory (os error 20)");
+//! use millstream_journal::{Journal, Options, chain};
+//! let error = Journal::open("/dev/null/orders", Options::default()).err().unwrap();
+//! assert_eq!(error.to_string(), "/dev/null/orders: cannot make");
+//! assert_eq!(chain(&error).to_string(), "/dev/null/orders: cannot make: Not a directory (os error 20)");
 //! assert_eq!(format!("{error:?}"), chain(&error).to_string());
 //! ```
 

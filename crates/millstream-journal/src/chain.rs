@@ -7,7 +7,7 @@
 //! use millstream_journal::{Journal, Options, chain};
 //! let error = Journal::open("/dev/null/orders", Options::default()).err().unwrap();
 //! assert_eq!(error.to_string(), "/dev/null/orders: cannot make");
-//! assert_eq!(chain(&error).to_string(), "/dev/null/orders: cannot make: Not a directory (os error 20)");
+//! assert_eq!(chain(&error).to_string(), "/dev/null/orders: cannot make: File exists (os error 17)");
 //! assert_eq!(format!("{error:?}"), chain(&error).to_string());
 //! ```
 

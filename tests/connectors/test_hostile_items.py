@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -218,7 +219,7 @@ def to_objects(folder: Path, _: Any) -> Made:
 
 def to_kafka(_: Path, server: Callable[[str], Any], exactly_once: bool = True) -> Made:
     broker = server("broker")
-    topic = broker.create(f"hostile-items-{exactly_once}-{len(broker.admin().list_topics().topics)}")
+    topic = broker.create(f"hostile-items-{uuid.uuid4()}")
     sink = ms.kafka.write(broker.servers, topic, encode=dump, exactly_once=exactly_once)
     return sink, lambda: [json.loads(value) for value in Judge(broker, topic).values()]
 

@@ -185,7 +185,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("everything: {error}");
+            eprintln!("everything: {}", millstream::journal::chain(&*error));
             ExitCode::FAILURE
         }
     }

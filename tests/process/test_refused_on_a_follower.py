@@ -16,6 +16,7 @@ FLOW = """
 import os
 import signal
 import sqlite3
+import time
 import millstream as ms
 
 @ms.sink(batch=20)
@@ -38,7 +39,14 @@ class Table:
         self.rows.execute("UPDATE position SET last = ?", (last,))
         self.rows.execute("COMMIT")
         if str(self.writes) == os.environ.get("KILLED_AT"):
+            # What is refused in the last moment may be missing at the follower: here nothing is.
+            while self.refused("copy") < self.refused("state"):
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def refused(self, state):
+        with ms.Journal(f"{state}/outputs/out%refused", "r") as journal:
+            return len(journal)
 
     def position(self):
         return self.rows.execute("SELECT last FROM position").fetchone()[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from functools import partial
 
 from ._adapter.deliveries import Delivered, delivered_by
 from ._delivery_errors import Refusals
@@ -29,6 +30,10 @@ __all__ = ["Message", "read", "write"]
 
 BATCH, IDLE, TIMEOUT = 500, 5.0, 10.0
 """Messages of a request; after how many seconds an idle server says so, and a silent one is left."""
+REMEMBERED = 1000
+"""How many ids are kept of confirmed messages: a server that is killed loses what it confirmed last."""
+UNLIMITED = 100_000
+"""How many more, if the consumer may have any number of messages without an acknowledgement."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,8 @@ def read(
     wanted: dict[str, Any] = {"filter_subject": subject, "max_ack_pending": pending, "deliver_policy": policy}
     wanted["ack_wait"] = nanos("ack_wait", ack_wait, 1) / 1e9
     link = _Link(url, login, "ms.nats.read")
-    return delivered_by(f"nats {stream}", lambda: _Consumer(link, stream, consumer, wanted), retry)
+    reader = partial(_Consumer, link, stream, consumer, wanted)
+    return delivered_by(f"nats {stream}", reader, retry, remembered=REMEMBERED)
 
 
 def write(
@@ -221,6 +227,8 @@ class _Consumer:
             raise link.server.error(f'"{name}" is no pull consumer with explicit acknowledgements', True)
         floor = info.ack_floor.stream_seq
         delivered.keep(lambda id: id[0] > floor)
+        pending = info.config.max_ack_pending or 0
+        delivered.remembered = REMEMBERED + (pending if pending > 0 else UNLIMITED)
         self.pull = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
         self.inbox = self.client.new_inbox()
         self.subscription = await link.answer(self.client.subscribe(self.inbox, cb=self.arrived.put))

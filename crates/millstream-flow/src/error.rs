@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millstream_journal::panic_text;
+
 use crate::named::drop_state;
 
 pub use millstream_journal::{Chain, chain, context};
@@ -283,16 +285,9 @@ impl FlowError {
 
     /// Creates the error of a panic in `step` from the panic's payload.
     pub(crate) fn panicked(step: String, panic: &(dyn Any + Send)) -> Self {
-        let message = panic_message(panic);
+        let message = panic_text(panic).to_owned();
         FlowError::Panicked { step, message }
     }
-}
-
-/// Returns the message of a panic from its payload.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let message = panic.downcast_ref::<String>().map(String::as_str);
-    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
-    message.unwrap_or("no message").to_owned()
 }
 
 millstream_journal::debug_as_chain!(FlowError, Failure);

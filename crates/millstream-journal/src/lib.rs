@@ -57,6 +57,8 @@ mod retain;
 pub mod storage;
 mod sync;
 mod threads;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod times;
 
 pub use append::writer::{Claim, Writer};
 pub use chain::{Chain, chain, context};
@@ -79,3 +81,5 @@ pub use recover::verify::{Damage, Progress, Report, Torn};
 pub use retain::prune::Pruned;
 pub use storage::Mapped;
 pub use sync::closed::sync_closed;
+#[doc(hidden)] // For the other crates of Millstream.
+pub use threads::panic_text;

@@ -1,7 +1,5 @@
 //! How a journal is opened: durability, sizes, limits, retention.
 
-mod time;
-
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::frame;
 use crate::format::segment::{self, Size};
 use crate::host::Host;
+use crate::times;
 
 /// Half of all numbers: what is counted from there does not overflow.
 const FIRST_SEQUENCE_MAX: u64 = 1 << 63;
@@ -38,7 +37,7 @@ impl FromStr for Sync {
             "always" => return Ok(Sync::Always),
             _ => {}
         }
-        match time::parse(text) {
+        match times::parse(text) {
             Some(time) if !time.is_zero() => Ok(Sync::Every(time)),
             _ => Err(format!(
                 "\"{text}\" is none of never, always, or a time above 0 like 100ms"
@@ -52,7 +51,7 @@ impl fmt::Display for Sync {
         match self {
             Sync::Never => f.write_str("never"),
             Sync::Always => f.write_str("always"),
-            Sync::Every(every) => f.write_str(&time::text_of(*every)),
+            Sync::Every(every) => f.write_str(&times::text_of(*every)),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! One thread of a group waits for the next call that is due (the *watcher*); others sleep until they are needed. A forked child has none of
 //! its parent's threads and begins with groups of its own.
 
+use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -293,9 +294,7 @@ impl Group {
         drop(state);
         let turn = catch_unwind(AssertUnwindSafe(|| job.turn()));
         if let Err(panic) = &turn {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            job.panicked(text.unwrap_or("without a text"));
+            job.panicked(panic_text(&**panic));
         }
         // It may be the last owner of what was mapped: not under the lock.
         drop(job);
@@ -379,6 +378,14 @@ fn wait_for<'a>(
         .wait_timeout(state, time)
         .unwrap_or_else(PoisonError::into_inner);
     (state, waited.timed_out())
+}
+
+/// Returns the message of a panic from its payload.
+#[must_use]
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no message")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::any::{Any, type_name};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use millstream_journal::panic_text;
 use millstream_wire::Cause;
 
 /// The component has panicked.
@@ -16,11 +17,9 @@ pub(crate) struct Panicked {
 
 impl Panicked {
     fn of<C>(panic: &(dyn Any + Send)) -> Self {
-        let message = panic.downcast_ref::<String>().map(String::as_str);
-        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
         Panicked {
             component: type_name::<C>(),
-            message: message.unwrap_or("no message").to_owned(),
+            message: panic_text(panic).to_owned(),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use millstream_journal::times;
 use serde::Deserialize;
 
-use super::time::{Time, text_of};
+use super::time::Time;
 
 /// The factor that is used where the table says none.
 const FACTOR: f64 = 2.0;
@@ -107,8 +108,8 @@ impl TryFrom<Said> for Table {
         if retry.most < retry.first {
             return Err(format!(
                 "the longest delay of retry, {}, is shorter than the first, {}",
-                text_of(retry.most),
-                text_of(retry.first)
+                times::text_of(retry.most),
+                times::text_of(retry.first)
             ));
         }
         Ok(Table {

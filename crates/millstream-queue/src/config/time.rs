@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use millstream_journal::times;
 use serde::{Deserialize, Deserializer};
 
 /// A time such as `90s`, `15min` or `24h`.
@@ -18,14 +18,8 @@ impl<'de> Deserialize<'de> for Time {
 /// Deserializes a time such as `30s`.
 pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
-    let parsed = text.parse::<SignedDuration>().ok();
-    parsed.and_then(|time| time.try_into().ok()).ok_or_else(|| {
+    times::parse(&text).ok_or_else(|| {
         let why = format!("\"{text}\" is no time such as 500ms, 90s or 24h");
         serde::de::Error::custom(why)
     })
-}
-
-/// A time as it is written in the configuration.
-pub(super) fn text_of(time: Duration) -> String {
-    SignedDuration::try_from(time).map_or_else(|_| format!("{time:?}"), |time| format!("{time:#}"))
 }

@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::path::{Path, PathBuf};
 
+use millstream_journal::panic_text;
+
 use crate::error::{Cause, QueueError};
 
 /// Why a server could not start or continue.
@@ -68,11 +70,9 @@ pub enum ServerError {
 
 impl ServerError {
     pub(super) fn panicked(dir: &Path, panic: &(dyn Any + Send)) -> Self {
-        let message = panic.downcast_ref::<String>().map(String::as_str);
-        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
         ServerError::Panicked {
             dir: dir.to_owned(),
-            message: message.unwrap_or("no message").to_owned(),
+            message: panic_text(panic).to_owned(),
         }
     }
 }

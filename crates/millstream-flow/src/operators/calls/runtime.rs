@@ -8,10 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
+use millstream_journal::panic_text;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::AbortHandle;
 
-use crate::error::{Cause, panic_message};
+use crate::error::Cause;
 use crate::run::control::{Control, lock};
 
 /// The interval at which a worker that waits for an answer checks whether the flow has failed.
@@ -150,7 +151,7 @@ async fn without_panic<U>(call: impl Future<Output = Result<U, Cause>>) -> Answe
         let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
         match polled {
             Ok(polled) => polled.map(Answer::Returned),
-            Err(panic) => Poll::Ready(Answer::Panicked(panic_message(&*panic))),
+            Err(panic) => Poll::Ready(Answer::Panicked(panic_text(&*panic).to_owned())),
         }
     })
     .await

@@ -1,6 +1,13 @@
 //! Times as text, such as `100ms` or `1m 30s`: numbers with units, the larger unit first.
 //!
 //! Invariant: what [`text_of`] writes, [`parse`] reads as the same time.
+//!
+//! ```
+//! use std::time::Duration;
+//! use millstream_journal::times::{parse, text_of};
+//! assert_eq!(parse("1.5s"), Some(Duration::from_millis(1500)));
+//! assert_eq!(text_of(Duration::from_millis(1500)), "1s 500ms");
+//! ```
 
 use std::time::Duration;
 
@@ -9,13 +16,50 @@ const UNITS: [(u64, &[&str]); 6] = [
     (3_600_000_000_000, &["h", "hr", "hrs", "hour", "hours"]),
     (60_000_000_000, &["m", "min", "mins", "minute", "minutes"]),
     (1_000_000_000, &["s", "sec", "secs", "second", "seconds"]),
-    (1_000_000, &["ms", "msec", "millis"]),
-    (1_000, &["µs", "us", "usec", "micros"]),
-    (1, &["ns", "nsec", "nanos"]),
+    (
+        1_000_000,
+        &[
+            "ms",
+            "msec",
+            "msecs",
+            "milli",
+            "millis",
+            "millisecond",
+            "milliseconds",
+        ],
+    ),
+    (
+        1_000,
+        &[
+            "µs",
+            "us",
+            "µsec",
+            "µsecs",
+            "usec",
+            "usecs",
+            "micro",
+            "micros",
+            "microsecond",
+            "microseconds",
+        ],
+    ),
+    (
+        1,
+        &[
+            "ns",
+            "nsec",
+            "nsecs",
+            "nano",
+            "nanos",
+            "nanosecond",
+            "nanoseconds",
+        ],
+    ),
 ];
 
 /// Returns the time that `text` names; `None` if it names none. Each number may have a fraction: `1.5s`.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
     let (mut rest, mut larger, mut total_ns) = (text.trim(), u64::MAX, 0u64);
     if rest.is_empty() {
         return None;
@@ -35,7 +79,8 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Returns a time as [`parse`] reads it.
-pub(super) fn text_of(time: Duration) -> String {
+#[must_use]
+pub fn text_of(time: Duration) -> String {
     let (mut rest, mut parts) = (time.as_nanos(), Vec::new());
     for (unit_ns, names) in UNITS {
         let count = rest / u128::from(unit_ns);
@@ -79,6 +124,7 @@ mod tests {
             ("1m 30s", 90_000_000_000),
             ("1m30s", 90_000_000_000),
             ("2 minutes", 120_000_000_000),
+            ("100 milliseconds", 100_000_000),
             ("250us", 250_000),
             ("250µs", 250_000),
             ("1h 1ns", 3_600_000_000_001),

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use millstream_flow::FlowError;
 use millstream_flow::checkpoint::{Rescaled, rescale};
-use millstream_journal::Error;
-use millstream_journal::chain;
+use millstream_journal::{Error, chain};
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::error::{Cause, Failure, shorten};
-use crate::error::{chain, context};
+use crate::error::{Cause, Failure, chain, context, shorten};
 use crate::run::failures::Outcome;
 use crate::run::panics::Owned;
 use crate::sink::{Refused, Sink, Writer};

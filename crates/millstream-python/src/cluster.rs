@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use millstream_cluster::{Auth, Processes, Secret, Settings, Tls};
 use millstream_flow::cluster::{Cluster, Joined, Membership, Missing, Offer};
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use pyo3::prelude::*;
 
 use crate::error::usage;

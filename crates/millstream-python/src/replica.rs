@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use millstream_flow::checkpoint::{Replica, Serving};
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use millstream_journal::Journal;
 use millstream_replication::{LeaderTls, Secret, ServeOptions, StateReplica};
 use pyo3::prelude::*;

@@ -53,8 +53,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::call::{Call, Catalog};
-use crate::error::chain;
-use crate::error::{Result, WireError};
+use crate::error::{Result, WireError, chain};
 use crate::pack::{Packer, pack};
 use crate::record::{Lineage, Note};
 use crate::schema::Schema;

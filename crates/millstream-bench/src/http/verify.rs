@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use millstream_journal::chain;
-use millstream_journal::{Journal, Options};
+use millstream_journal::{Journal, Options, chain};
 
 use super::texts::{Id, id_of};
 

@@ -6,8 +6,7 @@
 use std::path::PathBuf;
 
 use millstream_flow::framing::Framing;
-use millstream_journal::chain;
-use millstream_journal::{Error, Host, Journal, Options, Sync, Writer};
+use millstream_journal::{Error, Host, Journal, Options, Sync, Writer, chain};
 use serde::Serialize;
 
 use super::input::Input;

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_flow::checkpoint::{process_dir, processes_in};
 use millstream_flow::error::Cause;
-use millstream_journal::context;
-use millstream_journal::{Error, Journal, Options};
+use millstream_journal::{Error, Journal, Options, context};
 use millstream_replication::promote;
 use serde::Serialize;
 

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::cluster::JoinStopped;
-use millstream_flow::error::chain;
-use millstream_flow::error::{Cause, NotMet};
+use millstream_flow::error::{Cause, NotMet, chain};
 use millstream_link::{Address, Deadline, LinkError, Listener, Socket};
 use tracing::debug;
 

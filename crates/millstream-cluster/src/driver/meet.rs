@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::cluster::{JoinStopped, Link, Missing, Offer};
-use millstream_flow::error::chain;
-use millstream_flow::error::{Cause, DiedBefore, NotMet};
+use millstream_flow::error::{Cause, DiedBefore, NotMet, chain};
 use millstream_link::{Deadline, Socket, connect};
 
 use super::call::{Call, Purpose};

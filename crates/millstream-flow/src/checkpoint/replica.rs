@@ -19,8 +19,7 @@ use super::store::{Store, failed};
 use super::{fragments, record};
 use crate::clock::now_ns;
 use crate::cluster::{JoinStopped, Membership};
-use crate::error::chain;
-use crate::error::{Cause, FlowError};
+use crate::error::{Cause, FlowError, chain};
 use crate::named::{COMMIT_ON_REPLICA, REPLICA};
 
 /// Serves the journals of a state directory to followers on other machines.

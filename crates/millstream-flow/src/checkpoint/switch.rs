@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use millstream_journal::storage::{create_dir_durably, sync_entry};
 
 use super::directories::{Layout, names, process_dir};
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 
 /// The directory of a division that is being prepared or made.
 const SCALING: &str = "scaling";

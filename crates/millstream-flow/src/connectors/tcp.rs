@@ -16,8 +16,7 @@ use mio::net::{TcpListener, TcpStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::now_ns;
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::Control;
 use crate::run::poller::{Io, Readiness};

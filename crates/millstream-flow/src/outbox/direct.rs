@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::now_ns;
-use crate::error::Cause;
-use crate::error::chain;
+use crate::error::{Cause, chain};
 use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};

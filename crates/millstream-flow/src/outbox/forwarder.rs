@@ -12,8 +12,7 @@ use millstream_journal::clock::wall_ns;
 use millstream_journal::{Cursor, CursorMode, Journal, Reader, Retention};
 
 use crate::clock::now_ns;
-use crate::error::chain;
-use crate::error::{Cause, FlowError};
+use crate::error::{Cause, FlowError, chain};
 use crate::framing::Frames;
 use crate::named::drop_state;
 use crate::outbox::destination::{DeliveryError, refused};

@@ -15,8 +15,7 @@ use std::sync::Mutex;
 use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 use crate::named::drop_state;
 use crate::outbox::settings::DELIVERED;
 use crate::run::control::lock;

@@ -10,8 +10,7 @@ use millstream_journal::{Identity, Journal, Options};
 
 use crate::connectors::journals::Appending;
 use crate::connectors::shared_log::SharedLog;
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 use crate::framing::Frames;
 use crate::named::drop_state;
 use crate::outbox::backoff::Backoff;

@@ -13,8 +13,7 @@ use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::describe::node::{DescribedEdge, EdgeId, Node, NodeId};
-use crate::error::chain;
-use crate::error::{Failure, FlowError};
+use crate::error::{Failure, FlowError, chain};
 use crate::key::Shards;
 use crate::push::Push;
 use crate::run::chain::{Copier, Tee};

@@ -10,8 +10,7 @@ use mio::Waker;
 
 use crate::clock::now_ns;
 use crate::describe::node::DescribedEdge;
-use crate::error::FlowError;
-use crate::error::chain;
+use crate::error::{FlowError, chain};
 use crate::run::edge_counts::EdgeCounts;
 use crate::run::failures::{Failures, Outcome, Traceback};
 pub(crate) use crate::run::in_flight::Current;

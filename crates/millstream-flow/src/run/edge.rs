@@ -8,8 +8,7 @@ use std::ops::Range;
 
 use crate::batch::{Batch, BatchCodec};
 use crate::describe::node::{DescribedEdge, EdgeId, Node};
-use crate::error::{Cause, Failure, FlowError};
-use crate::error::{chain, context};
+use crate::error::{Cause, Failure, FlowError, chain, context};
 use crate::run::control::Control;
 use crate::run::options::{Options, Packets};
 use crate::run::packet::{Content, Packet, bytes};

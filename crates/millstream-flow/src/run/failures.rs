@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{Clock, WallClock};
-use crate::error::chain;
-use crate::error::{Cause, Failure, shorten};
+use crate::error::{Cause, Failure, chain, shorten};
 
 /// The number of failures that are kept.
 pub(crate) const KEPT_MAX: usize = 50;

@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::describe::node::{Node, NodeId, open_error};
-use crate::error::context;
-use crate::error::{Cause, FlowError};
+use crate::error::{Cause, FlowError, context};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::run::build::{Feed, Feeding, WorkerBuild};

@@ -35,8 +35,7 @@ use timely::dataflow::channels::pushers::exchange::Distributor;
 use timely::dataflow::channels::{ContainerBytes, Message};
 use timely::progress::Stamp;
 
-use crate::error::Cause;
-use crate::error::chain;
+use crate::error::{Cause, chain};
 use crate::time::{Sender, Watermark};
 
 /// The version of the layout.

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use crate::clock::now_ns;
 use crate::cluster::Link;
-use crate::error::FlowError;
-use crate::error::chain;
+use crate::error::{FlowError, chain};
 use crate::run::control::{Control, lock};
 use crate::run::metrics::Report;
 use crate::run::options::Options;

@@ -18,8 +18,7 @@ use crate::checkpoint::{
 use crate::clock::{Clock, WallClock, now_ns};
 use crate::cluster::{JoinStopped, Joined, Membership};
 use crate::describe::node::open_error;
-use crate::error::FlowError;
-use crate::error::chain;
+use crate::error::{FlowError, chain};
 use crate::run::control::{Control, lock};
 use crate::run::members;
 use crate::run::metrics::Report;

@@ -5,8 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::history::{History, Missed};

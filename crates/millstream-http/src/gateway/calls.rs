@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use millstream_journal::Sync;
 use millstream_service::{Followers, Key, Once};
 use millstream_wire::{Call, Schema};

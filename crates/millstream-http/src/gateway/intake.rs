@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::StatusCode;
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use millstream_journal::{Error, Journal, Options, Sync, Writer};
 use millstream_service::{Key, Keys, Once, Outlet};
 use millstream_wire::{Schema, Transport};

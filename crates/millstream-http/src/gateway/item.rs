@@ -1,7 +1,6 @@
 //! A call of a journal as an item of a feed.
 
-use millstream_flow::error::Cause;
-use millstream_flow::error::context;
+use millstream_flow::error::{Cause, context};
 use millstream_journal::{Journal, Record};
 use millstream_service::{Calls, Content};
 use millstream_wire::{NamedValues, Timestamp};

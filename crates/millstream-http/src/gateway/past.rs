@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hyper::StatusCode;
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use millstream_journal::{Bookmark, Error, Journal, Options, Reader};
 
 use super::id::{BEGIN, Resume, id, read_id};

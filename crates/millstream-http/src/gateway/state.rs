@@ -3,8 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 
 use crate::lock;
 

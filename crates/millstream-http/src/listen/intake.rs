@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hyper::StatusCode;
-use millstream_flow::error::Cause;
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use millstream_flow::poller::Wake;
 
 use super::body::Items;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use millstream_flow::clock::now_ns;
-use millstream_flow::error::Cause;
-use millstream_flow::error::context;
+use millstream_flow::error::{Cause, context};
 use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
 use millstream_journal::Reader;

@@ -9,8 +9,7 @@ use crate::embedded::Queue;
 use millstream_flow::error::Cause;
 use millstream_flow::named::DROP_STATE;
 use millstream_flow::sink::Token;
-use millstream_journal::context;
-use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention, context};
 
 /// The directory of staging journals, in that of the queues. No queue has such a name.
 const FOLDER: &str = ".flows";

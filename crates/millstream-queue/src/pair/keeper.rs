@@ -7,9 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_journal::Journal;
-use millstream_journal::chain;
 use millstream_journal::clock::boot_ns;
+use millstream_journal::{Journal, chain};
 use millstream_replication::arbiter::{Candidate, Held};
 use tracing::{error, info, warn};
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_journal::Host;
-use millstream_journal::chain;
+use millstream_journal::{Host, chain};
 use millstream_replication::arbiter::{Candidate, Held, LeaseRecord};
 use millstream_replication::lead;
 use tracing::{error, info, warn};

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_journal::Host;
-use millstream_journal::context;
+use millstream_journal::{Host, context};
 use millstream_replication::FollowOptions;
 use millstream_replication::arbiter::{
     ArbiterAddress, ArbiterTls, Candidate, LeaseRecord, LeaseTimes,

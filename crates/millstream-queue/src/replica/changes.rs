@@ -5,8 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_journal::chain;
-use millstream_journal::{CursorMode, Error as Fault, Journal, Retention, Writer};
+use millstream_journal::{CursorMode, Error as Fault, Journal, Retention, Writer, chain};
 
 use super::change::Change;
 use super::survey::Survey;

@@ -5,8 +5,7 @@
 
 use std::collections::HashMap;
 
-use millstream_journal::Journal;
-use millstream_journal::context;
+use millstream_journal::{Journal, context};
 
 use super::change::Change;
 use crate::error::Cause;

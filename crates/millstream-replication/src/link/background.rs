@@ -20,8 +20,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_journal::Journal;
-use millstream_journal::chain;
+use millstream_journal::{Journal, chain};
 use tracing::error;
 
 use super::serve::{ServeOptions, serve_open};

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_journal::Sync;
-use millstream_journal::chain;
 use millstream_journal::clock::monotonic_ns;
+use millstream_journal::{Sync, chain};
 use millstream_link::{FAREWELL, Secret, Stream};
 use tracing::{info, warn};
 

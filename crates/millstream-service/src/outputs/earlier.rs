@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use millstream_journal::chain;
-use millstream_journal::{Journal, Reader};
+use millstream_journal::{Journal, Reader, chain};
 use millstream_wire::{Cause, Lineage, Record, Schema, Unpacker};
 
 use super::contents::{self, Contents};

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_journal::chain;
-use millstream_journal::{Error, Journal, Writer};
+use millstream_journal::{Error, Journal, Writer, chain};
 use millstream_wire::{
     Cause, Interface, KeyedCall, Lineage, Note, Packer, Publisher, Refused, Result as WireResult,
     Schema, Transport,

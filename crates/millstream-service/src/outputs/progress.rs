@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_journal::Journal;
-use millstream_journal::chain;
+use millstream_journal::{Journal, chain};
 use millstream_wire::{CallError, Cause, InputName, Lineage};
 
 use crate::error::ServiceError;

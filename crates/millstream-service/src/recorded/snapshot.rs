@@ -9,8 +9,9 @@
 
 use std::path::PathBuf;
 
-use millstream_journal::chain;
-use millstream_journal::{Bookmark, Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
+use millstream_journal::{
+    Bookmark, Cursor, CursorMode, Journal, Options, Retention, Sync, Writer, chain,
+};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use crate::error::ServiceError;

@@ -9,8 +9,7 @@ use super::dialect::Header;
 use super::place::{self, CsvPath};
 use super::rows::{CsvFile, End, Rows};
 use crate::compression::Contents;
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 use crate::run::lag::Lag;
 use crate::source::{Events, Next, Partition, Position};
 

@@ -8,8 +8,7 @@ use std::str::FromStr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 
 /// The number of bytes that are compared.
 const BYTES_MAX: u64 = 4096;

@@ -17,8 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::first_bytes::FirstBytes;
 use crate::checkpoint::durable::{escape, unescape};
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 use crate::source::Position;
 
 /// A file that was begun.

@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use millstream_journal::storage::create_dir_durably;
 
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 use crate::named::DROP_STATE;
 
 const PREFIX: &str = ".millstream-keys-";

@@ -4,8 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::compression::{Compression, Contents};
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 use crate::named::DROP_STATE;
 
 /// Returns the byte at which a file of frames resumes that was read up to `position`.

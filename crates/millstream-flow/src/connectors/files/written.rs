@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::compression::{Compression, Compressor};
 use crate::connectors::shared_log::Log;
-use crate::error::Cause;
-use crate::error::context;
+use crate::error::{Cause, context};
 
 /// The number of bytes that are buffered before they are written.
 const BUFFER_BYTES: usize = 64 << 10;

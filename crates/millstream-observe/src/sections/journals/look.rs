@@ -6,8 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
-use millstream_journal::chain;
-use millstream_journal::{Journal, Options, Reader};
+use millstream_journal::{Journal, Options, Reader, chain};
 
 use super::discover::Place;
 use super::writers::Locks;

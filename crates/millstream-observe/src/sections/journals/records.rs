@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use millstream_http::pages::{Page, PageRequest};
-use millstream_journal::chain;
-use millstream_journal::{Error, Journal, Options, Record};
+use millstream_journal::{Error, Journal, Options, Record, chain};
 use serde_json::{Value, json};
 
 use crate::sections::journal_figures::JournalSnapshot;

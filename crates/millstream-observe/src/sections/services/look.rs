@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use millstream_journal::Error;
-use millstream_journal::chain;
 use millstream_journal::clock::wall_ns;
+use millstream_journal::{Error, chain};
 
 use super::calls::Reading;
 use super::service::ServiceOf;

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from functools import partial
 
-from ._adapter.deliveries import Delivered, delivered_by
+from ._adapter.deliveries import REMEMBERED, Delivered, delivered_by
 from ._delivery_errors import Refusals
 from ._durations import nanos
 from ._errors import FlowError, FlowUsageError
@@ -30,10 +30,6 @@ __all__ = ["Message", "read", "write"]
 
 BATCH, IDLE, TIMEOUT = 500, 5.0, 10.0
 """Messages of a request; after how many seconds an idle server says so, and a silent one is left."""
-REMEMBERED = 1000
-"""How many ids are kept of confirmed messages: a server that is killed loses what it confirmed last."""
-UNLIMITED = 100_000
-"""How many more, if the consumer may have any number of messages without an acknowledgement."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +223,6 @@ class _Consumer:
             raise link.server.error(f'"{name}" is no pull consumer with explicit acknowledgements', True)
         floor = info.ack_floor.stream_seq
         delivered.keep(lambda id: id[0] > floor)
-        pending = info.config.max_ack_pending or 0
-        delivered.remembered = REMEMBERED + (pending if pending > 0 else UNLIMITED)
         self.pull = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
         self.inbox = self.client.new_inbox()
         self.subscription = await link.answer(self.client.subscribe(self.inbox, cb=self.arrived.put))

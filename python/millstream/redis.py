@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from ._adapter.deliveries import Delivered, delivered_by
+from ._adapter.deliveries import REMEMBERED, Delivered, delivered_by
 from ._delivery_errors import Refusals
 from ._errors import FlowUsageError
 from ._servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
@@ -107,7 +108,8 @@ def read(
     chosen("start", start, "earliest", "latest")
     link = _Link(url, login, "ms.redis.read")
     first = "0" if start == "earliest" else "$"
-    return delivered_by(f"redis {stream}", lambda: _Consumer(link, stream, group, consumer, first), retry)
+    reader = partial(_Consumer, link, stream, group, consumer, first)
+    return delivered_by(f"redis {stream}", reader, retry, remembered=REMEMBERED)
 
 
 def write(

@@ -154,7 +154,9 @@ class Redis(Broker):
     def unacknowledged(self) -> int:
         pending: Any = self.client.xpending(self.name, "flow")
         [group] = self.client.xinfo_groups(self.name)  # type: ignore[misc]
-        return int(pending["pending"]) + int(group["lag"] or 0)
+        # After a start the server may not know the lag.
+        behind: Any = self.client.xrange(self.name, min=f"({group['last-delivered-id'].decode()}")
+        return int(pending["pending"]) + len(behind)
 
     def close(self) -> None:
         self.client.close()

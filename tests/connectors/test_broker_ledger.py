@@ -7,6 +7,7 @@ from the broker into a file, exactly once as far as the broker's promise goes; o
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,9 @@ class Server:
 
     def restart(self) -> None:
         self.kill()
+        self.start()
+
+    def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.log.parent)
         wait(lambda: servers.listens(self.port), lambda: self.log.read_text(errors="replace")[-2000:])
@@ -80,6 +84,8 @@ CASES: dict[str, tuple[type[Broker], Callable[[Path], list[str]]]] = {
     "mqtt": (Mqtt, servers.mosquitto),
     "clickhouse": (ClickHouse, servers.clickhouse),
 }
+FEW = {"nats": ", pending=20", "redis": ""}
+"""Servers that confirm acknowledgements. Few at a time: the first are acknowledged when the last come."""
 READ_ONCE, WRITTEN_ONCE = {"nats", "redis", "rabbitmq"}, {"nats", "redis", "clickhouse"}
 
 
@@ -181,6 +187,47 @@ def test_each_message_is_read(case: tuple[str, Server, Broker], tmp_path: Path) 
         sizes = Counter(number % 7 for number in range(COUNT))
         expected = Counter(count for size in sizes.values() for count in range(1, size + 1))
         assert Counter(numbers_in(counts)) == expected
+
+
+@pytest.mark.parametrize("case", FEW, indirect=True)
+def test_what_a_server_delivers_again_after_it_lost_acknowledgements(
+    case: tuple[str, Server, Broker], tmp_path: Path
+) -> None:
+    """The server begins again with its files of the time before they were acknowledged."""
+    name, server, broker = case
+    out, files, copy = tmp_path / "out", server.log.parent, tmp_path / "copy"
+    source = broker.read(server.port, "None", SOON + FEW[name])
+    counts = str(tmp_path / "counts")
+    flow = Flow(READ.format(source=source, body=broker.body, out=str(out), counts=counts), tmp_path)
+
+    def read_all(count: int) -> None:
+        wait(partial(reached, flow, out, count), flow.report)
+        wait(lambda: not broker.unacknowledged(), flow.report)
+
+    def begin_with(folder: Path, place: Path) -> None:
+        flow.kill()
+        broker.close()
+        server.kill()
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(folder, place)
+        server.start()
+        broker.open()
+
+    try:
+        broker.publish([b"%d" % number for number in range(20)])
+        read_all(20)
+        flow.kill()
+        broker.publish([b"%d" % number for number in range(20, 300)])
+        begin_with(files, copy)
+        flow.start()
+        read_all(300)
+        begin_with(copy, files)
+        assert broker.unacknowledged() == 280
+        flow.start()
+        wait(lambda: not broker.unacknowledged(), flow.report)
+    finally:
+        flow.kill()
+    assert sorted(numbers_in(out)) == list(range(300))
 
 
 @pytest.mark.parametrize("case", CASES, indirect=True)

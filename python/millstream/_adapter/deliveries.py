@@ -52,9 +52,13 @@ if TYPE_CHECKING:
             """Disconnects."""
 
 
-__all__ = ["Delivered", "delivered_by"]
+__all__ = ["REMEMBERED", "Delivered", "delivered_by"]
 
 Id = TypeVar("Id", bound=Hashable)
+
+REMEMBERED = 1000
+"""How many ids are kept for a server that confirms acknowledgements: one that is killed, or begins again with
+older files, may have lost those that it confirmed last."""
 
 
 class Delivered(Generic[Id]):
@@ -63,7 +67,7 @@ class Delivered(Generic[Id]):
     Args:
         position: what :meth:`position` returned at the last commit, or None.
         remembered: how many ids are kept of messages whose acknowledgement was sent, for servers that do not
-            confirm it.
+            confirm it, or that may lose it.
 
     >>> delivered = Delivered(None)
     >>> delivered.is_new(1), delivered.is_new(2), delivered.is_new(1)
@@ -100,17 +104,22 @@ class Delivered(Generic[Id]):
         gone = [id for id in ids if id in self.ids]
         for id in gone:
             del self.ids[id]
-        if self.remembered:
-            self.sent |= dict.fromkeys(gone)
-            for id in list(islice(self.sent, max(0, len(self.sent) - self.remembered))):
-                del self.sent[id]
+        self.remember(gone)
         if waiting:
             self.settled |= dict.fromkeys(gone)
             self.due.append((self.read + waiting, gone))
 
+    def remember(self, ids: Iterable[Id]) -> None:
+        self.sent |= dict.fromkeys(ids)
+        for id in list(islice(self.sent, max(0, len(self.sent) - self.remembered))):
+            del self.sent[id]
+
     def keep(self, condition: Callable[[Id], bool]) -> None:
-        """Removes those that the server does not deliver again: all for which the condition does not hold."""
-        self.ids = {id: None for id in self.ids if condition(id)}
+        """Tells which messages have no acknowledgement at the server: those for which the condition holds."""
+        known = (*self.sent, *self.ids)
+        self.ids = {id: None for id in known if condition(id)}
+        self.sent = {}
+        self.remember(id for id in known if id not in self.ids)
 
     def position(self) -> tuple[Id, ...]:
         """Returns the ids, in the order of the deliveries."""

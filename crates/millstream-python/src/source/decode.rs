@@ -10,7 +10,9 @@ use millstream_flow::framing::Frames;
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
+#[cfg(feature = "kafka")]
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 #[cfg(feature = "kafka")]
 use pyo3::types::PyTuple;
@@ -122,6 +124,7 @@ impl Decode {
     }
 
     /// Returns the position of the input in its source, where the frame itself has it.
+    #[cfg_attr(not(feature = "kafka"), expect(unused_variables))]
     fn position(&self, frame: &[u8]) -> Option<String> {
         match self {
             #[cfg(feature = "kafka")]

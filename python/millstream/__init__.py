@@ -43,29 +43,21 @@ if TYPE_CHECKING:
         report_lag as report_lag,
         source as source,
     )
-    from ._agg import (
-        Aggregate as Aggregate,
-        count as count,
-        distinct as distinct,
-        first as first,
-        last as last,
-        max as max,
-        mean as mean,
-        min as min,
-        quantile as quantile,
-        sum as sum,
-        top as top,
+    from ._connectors.io import (
+        Sink as Sink,
+        Source as Source,
+        generate as generate,
+        stdout as stdout,
     )
-    from ._backoff import (
-        Backoff as Backoff,
+    from ._connectors.outbox import (
+        OutboxIdentity as OutboxIdentity,
+        OutboxSink as OutboxSink,
+        sink as sink,
     )
-    from ._clocks import (
-        Clock as Clock,
+    from ._connectors.servers import (
+        Login as Login,
     )
-    from ._cluster import (
-        Cluster as Cluster,
-    )
-    from ._errors import (
+    from ._errors.flow import (
         DeadLetter as DeadLetter,
         FlowError as FlowError,
         FlowUsageError as FlowUsageError,
@@ -78,13 +70,7 @@ if TYPE_CHECKING:
         StepError as StepError,
         dead_letter as dead_letter,
     )
-    from ._io import (
-        Sink as Sink,
-        Source as Source,
-        generate as generate,
-        stdout as stdout,
-    )
-    from ._journal_errors import (
+    from ._errors.journal import (
         JournalBusyError as JournalBusyError,
         JournalClosedError as JournalClosedError,
         JournalDamageError as JournalDamageError,
@@ -107,8 +93,17 @@ if TYPE_CHECKING:
         RecordPrunedError as RecordPrunedError,
         RecordTooLargeError as RecordTooLargeError,
     )
-    from ._journal_store import (
-        Journal as Journal,
+    from ._errors.queue import (
+        QueueDamageError as QueueDamageError,
+        QueueError as QueueError,
+        QueueFullError as QueueFullError,
+        QueueIOError as QueueIOError,
+        QueueItemReturnedError as QueueItemReturnedError,
+        QueueItemTooLargeError as QueueItemTooLargeError,
+        QueuesBusyError as QueuesBusyError,
+        QueuesClosedError as QueuesClosedError,
+        QueuesForkedError as QueuesForkedError,
+        QueueUsageError as QueueUsageError,
     )
     from ._millstream import (
         Counter as Counter,
@@ -122,38 +117,34 @@ if TYPE_CHECKING:
         Report as Report,
         SourceIo as SourceIo,
     )
-    from ._outbox import (
-        OutboxIdentity as OutboxIdentity,
-        OutboxSink as OutboxSink,
-        sink as sink,
+    from ._run.cluster import (
+        Cluster as Cluster,
     )
-    from ._queue_errors import (
-        QueueDamageError as QueueDamageError,
-        QueueError as QueueError,
-        QueueFullError as QueueFullError,
-        QueueIOError as QueueIOError,
-        QueueItemReturnedError as QueueItemReturnedError,
-        QueueItemTooLargeError as QueueItemTooLargeError,
-        QueuesBusyError as QueuesBusyError,
-        QueuesClosedError as QueuesClosedError,
-        QueuesForkedError as QueuesForkedError,
-        QueueUsageError as QueueUsageError,
+    from ._run.replica import (
+        Replica as Replica,
     )
-    from ._queue_store import (
+    from ._run.run import (
+        run as run,
+    )
+    from ._stores.journal import (
+        Journal as Journal,
+    )
+    from ._stores.queue import (
         Queue as Queue,
         Queues as Queues,
     )
-    from ._record import (
-        Record as Record,
-    )
-    from ._replica import (
-        Replica as Replica,
-    )
-    from ._run import (
-        run as run,
-    )
-    from ._servers import (
-        Login as Login,
+    from ._streams.agg import (
+        Aggregate as Aggregate,
+        count as count,
+        distinct as distinct,
+        first as first,
+        last as last,
+        max as max,
+        mean as mean,
+        min as min,
+        quantile as quantile,
+        sum as sum,
+        top as top,
     )
     from ._streams.flow import (
         Flow as Flow,
@@ -164,7 +155,16 @@ if TYPE_CHECKING:
         Stream as Stream,
         Windows as Windows,
     )
-    from ._user_metrics import (
+    from ._values.backoff import (
+        Backoff as Backoff,
+    )
+    from ._values.clocks import (
+        Clock as Clock,
+    )
+    from ._values.record import (
+        Record as Record,
+    )
+    from ._values.user_metrics import (
         counter as counter,
         gauge as gauge,
     )
@@ -183,42 +183,42 @@ _MODULES = """
 
 _NAMES = {
     "_adapter": "At Dedupe SourceFunction report_lag source",
-    "_agg": """
+    "_streams.agg": """
         Aggregate count distinct first last mean quantile top max min sum
     """,
-    "_backoff": "Backoff",
-    "_clocks": "Clock",
-    "_cluster": "Cluster",
-    "_errors": """
+    "_values.backoff": "Backoff",
+    "_values.clocks": "Clock",
+    "_run.cluster": "Cluster",
+    "_errors.flow": """
         DeadLetter FlowError FlowUsageError FutureTimeError MemberLostError Refused RetryLater
         ServiceError SimulatedCrash StepError dead_letter
     """,
-    "_io": "Sink Source generate stdout",
-    "_journal_errors": """
+    "_connectors.io": "Sink Source generate stdout",
+    "_errors.journal": """
         JournalBusyError JournalClosedError JournalDamageError JournalError JournalExistsError
         JournalForkedError JournalFullError JournalIOError JournalNotFoundError JournalPermissionError
         JournalPoisonedError JournalReadOnlyError JournalSupersededError JournalUsageError
         JournalVersionError NotAJournalError RecordLostError RecordNotFollowedError RecordNotYetError
         RecordPrunedError RecordTooLargeError
     """,
-    "_journal_store": "Journal",
+    "_stores.journal": "Journal",
     "_millstream": """
         Counter Gauge ItemOrigin JournalCursor JournalReader JournalRecord KeyContext OpenItem Report
         SourceIo
     """,
-    "_outbox": "OutboxIdentity OutboxSink sink",
-    "_queue_errors": """
+    "_connectors.outbox": "OutboxIdentity OutboxSink sink",
+    "_errors.queue": """
         QueueDamageError QueueError QueueFullError QueueIOError QueueItemReturnedError
         QueueItemTooLargeError QueuesBusyError QueuesClosedError QueuesForkedError QueueUsageError
     """,
-    "_queue_store": "Queue Queues",
-    "_record": "Record",
-    "_replica": "Replica",
-    "_run": "run",
-    "_servers": "Login",
+    "_stores.queue": "Queue Queues",
+    "_values.record": "Record",
+    "_run.replica": "Replica",
+    "_run.run": "run",
+    "_connectors.servers": "Login",
     "_streams.flow": "Flow",
     "_streams.streams": "KeyedStream LateStream Stream Windows",
-    "_user_metrics": "counter gauge",
+    "_values.user_metrics": "counter gauge",
     "service": "ask call publisher serve",
 }
 """The other public names, by the module that defines each. A module is loaded when a program first names one

@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return verb(arguments)
     except KeyboardInterrupt:
-        from ._command_errors import INTERRUPTED, report_error
+        from ._errors.command import INTERRUPTED, report_error
 
         return report_error("interrupted", INTERRUPTED, " ".join(arguments[:1]))
     finally:
@@ -28,15 +28,15 @@ def main(argv: list[str] | None = None) -> int:
 def verb(arguments: list[str]) -> int:
     """Runs one verb; returns the exit code."""
     if arguments[:1] == ["run"]:
-        from ._run_command import run_file
+        from ._run.command import run_file
 
         return run_file(arguments[1:])
     if arguments[:1] == ["diff"]:
-        from ._replay_command import diff_files
+        from ._run.replay_command import diff_files
 
         return diff_files(arguments[1:])
     if arguments[:1] == ["service"]:
-        from ._service_command import service
+        from ._service.command import service
 
         return service(arguments[1:])
     return native(arguments)

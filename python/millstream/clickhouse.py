@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from ._delivery_errors import Refusals
-from ._durations import nanos
-from ._errors import FlowUsageError
-from ._servers import TLS, Login, Server, context_of, destination, named, parts_of
+from ._connectors.servers import TLS, Login, Server, context_of, destination, named, parts_of
+from ._errors.delivery import Refusals
+from ._errors.flow import FlowUsageError
+from ._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ._durations import Seconds
-    from ._outbox import OutboxIdentity, OutboxSink
-    from ._servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxSink
+    from ._connectors.servers import OutboxOptions
+    from ._values.durations import Seconds
 
 __all__ = ["write"]
 

@@ -12,8 +12,8 @@ Example:
 
 from __future__ import annotations
 
-from . import _journal_errors, _queue_errors
-from ._errors import (
+from ._errors import journal as _journal_errors, queue as _queue_errors
+from ._errors.flow import (
     FlowError,
     FlowUsageError,
     FutureTimeError,
@@ -25,8 +25,8 @@ from ._errors import (
     SimulatedCrash,
     StepError,
 )
-from ._journal_errors import *  # noqa: F403
-from ._queue_errors import *  # noqa: F403
+from ._errors.journal import *  # noqa: F403
+from ._errors.queue import *  # noqa: F403
 from ._schemas.errors import SchemaRegistryError, SchemaRegistryUnavailable
 from .objects.errors import ObjectError
 from .postgres.errors import PostgresError

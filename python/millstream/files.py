@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
-from ._errors import FlowUsageError
-from ._file_options import MAX_FRAME, paths_of, poll, positive, types_of
-from ._json_lines import json_lines, json_lines_directory, write_json_lines
+from ._connectors.file_options import MAX_FRAME, paths_of, poll, positive, types_of
+from ._errors.flow import FlowUsageError
+from ._values.json_lines import json_lines, json_lines_directory, write_json_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Literal
 
-    from ._durations import Seconds
-    from ._types import Decoder, Frame, U
+    from ._values.durations import Seconds
+    from ._values.types import Decoder, Frame, U
 
     Path = str | os.PathLike[str]
     Compression = Literal["auto", "gzip", "zstd"] | None

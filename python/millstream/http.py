@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import overload
 
-from . import _json, _millstream
-from ._backoff import Backoff
-from ._durations import nanos
-from ._errors import FlowUsageError
-from ._oauth import OAuth
-from ._outbox import _age, _records, _size
-from ._webhooks import Reply, Request, Signature, decoder, encode_reply
+from . import _millstream
+from ._connectors.oauth import OAuth
+from ._connectors.outbox import _age, _records, _size
+from ._connectors.webhooks import Reply, Request, Signature, decoder, encode_reply
+from ._errors.flow import FlowUsageError
+from ._values import json as _json
+from ._values.backoff import Backoff
+from ._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, Literal
 
-    from ._durations import Seconds
-    from ._types import Decoder, Frame, U
+    from ._values.durations import Seconds
+    from ._values.types import Decoder, Frame, U
 
 __all__ = ["OAuth", "Reply", "Request", "Signature", "feed", "listen", "post", "reply"]
 

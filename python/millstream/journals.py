@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
-from ._errors import FlowUsageError
+from ._errors.flow import FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, Literal, TypeAlias
 
-    from ._journal_store import Sync
-    from ._types import Decoder, Frame, U
+    from ._stores.journal import Sync
+    from ._values.types import Decoder, Frame, U
 
     Path: TypeAlias = str | os.PathLike[str]
 
@@ -92,7 +92,7 @@ def read(
         >>> out
         ['b', 'c']
     """
-    from ._journal_store import _nanoseconds
+    from ._stores.journal import _nanoseconds
 
     if sum([start != "first", time is not None, cursor is not None]) > 1:
         raise FlowUsageError("a journal is read from start, from a time or from a cursor: give one of them")
@@ -150,6 +150,6 @@ def append(
         ...     [record.body for record in ms.Journal(folder, "r")]
         [b'1', b'2']
     """
-    from ._journal_store import _sync
+    from ._stores.journal import _sync
 
     return _millstream.journal_append(path, encode=encode, sync=_sync(sync))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from . import _millstream
-from ._errors import FlowUsageError
+from ._errors.flow import FlowUsageError
 from ._schemas.decode import SchemaDecoder, avro, json_schema, protobuf
 from ._schemas.encode import SchemaEncoder, encode_avro, encode_json_schema, encode_protobuf, for_topic
 from ._schemas.errors import SchemaRegistryError, SchemaRegistryUnavailable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Any, Literal, TypeAlias
 
-    from ._types import Decoder, Frame, U, W
+    from ._values.types import Decoder, Frame, U, W
 
     Start: TypeAlias = (
         Literal["earliest", "latest", "group"] | datetime | float | Mapping[str, Mapping[int, int]]

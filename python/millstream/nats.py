@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ._adapter.deliveries import REMEMBERED, Delivered, delivered_by
-from ._delivery_errors import Refusals
-from ._durations import nanos
-from ._errors import FlowError, FlowUsageError
-from ._servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
+from ._connectors.servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
+from ._errors.delivery import Refusals
+from ._errors.flow import FlowError, FlowUsageError
+from ._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._adapter import SourceFunction
-    from ._backoff import Backoff
-    from ._durations import Seconds
-    from ._outbox import OutboxIdentity, OutboxSink
-    from ._servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxSink
+    from ._connectors.servers import OutboxOptions
+    from ._values.backoff import Backoff
+    from ._values.durations import Seconds
 
 __all__ = ["Message", "read", "write"]
 

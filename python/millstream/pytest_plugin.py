@@ -55,7 +55,7 @@ class CallsFile(pytest.File):
     """The test of a folder, and its variants."""
 
     def collect(self) -> Any:
-        from ._service_command import component_of
+        from ._service.command import component_of
         from .service import variants
 
         folder = self.path.parent
@@ -77,7 +77,7 @@ class CallsItem(pytest.Item):
     variant: str | None = None
 
     def runtest(self) -> None:
-        from ._service_command import component_of
+        from ._service.command import component_of
         from .service import check
 
         folder = self.path.parent

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
-    from ._types import Decoder, Frame, U
+    from ._values.types import Decoder, Frame, U
 
     Place: TypeAlias = _millstream.Queues | str | os.PathLike[str]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ._adapter.deliveries import REMEMBERED, Delivered, delivered_by
-from ._delivery_errors import Refusals
-from ._errors import FlowUsageError
-from ._servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
+from ._connectors.servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
+from ._errors.delivery import Refusals
+from ._errors.flow import FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._adapter import SourceFunction
-    from ._backoff import Backoff
-    from ._outbox import OutboxIdentity, OutboxSink
-    from ._servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxSink
+    from ._connectors.servers import OutboxOptions
+    from ._values.backoff import Backoff
 
 __all__ = ["Entry", "read", "write"]
 

@@ -43,11 +43,11 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple, Union
 
 from . import _millstream
-from ._errors import NoAnswerError, ServiceError
+from ._errors.flow import NoAnswerError, ServiceError
 from ._millstream import Clock
-from ._run import hook_signals
-from ._service_calls import Answer, call
-from ._service_components import (
+from ._run.run import hook_signals
+from ._service.calls import Answer, call
+from ._service.components import (
     InterfaceOf,
     T,
     bound,
@@ -59,10 +59,10 @@ from ._service_components import (
     proxy,
     rebuilding,
 )
-from ._service_diff import Effect
-from ._service_inputs import await_inputs, paths_of, print_missing
-from ._service_interfaces import aliases, described
-from ._service_options import (
+from ._service.diff import Effect
+from ._service.inputs import await_inputs, paths_of, print_missing
+from ._service.interfaces import aliases, described
+from ._service.options import (
     Hooks,
     Retention,
     Sync,
@@ -70,10 +70,10 @@ from ._service_options import (
     checked_timeout,
     sync_seconds,
 )
-from ._service_page import shown
-from ._service_queries import ask, queries, query
-from ._service_timers import RecordedTimer, Timers, every, is_timed, one_off, timers
-from ._service_trial import Trial
+from ._service.page import shown
+from ._service.queries import ask, queries, query
+from ._service.timers import RecordedTimer, Timers, every, is_timed, one_off, timers
+from ._service.trial import Trial
 
 __all__ = [
     "Answer",

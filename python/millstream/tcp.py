@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal
 
-    from ._types import Decoder, Frame, U
+    from ._values.types import Decoder, Frame, U
 
 __all__ = ["connect", "listen", "send_to"]
 

@@ -8,11 +8,11 @@ replays of recorded input (``replay``, ``diff``).
 
 from __future__ import annotations
 
-from ._io import Sink
-from ._replay import Difference, SinkDifference, diff, replay
-from ._scripts import ABORT, END, advance, clock, items, partitions, pause
-from ._trial import copy_everywhere, crash_everywhere, run_all
-from ._types import T
+from ._connectors.io import Sink
+from ._run.replay import Difference, SinkDifference, diff, replay
+from ._run.scripts import ABORT, END, advance, clock, items, partitions, pause
+from ._run.trial import copy_everywhere, crash_everywhere, run_all
+from ._values.types import T
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

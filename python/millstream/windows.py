@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from ._durations import nanos
-from ._errors import FlowUsageError
+from ._errors.flow import FlowUsageError
+from ._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Generic, TypeAlias
 
-    from ._durations import Seconds
-    from ._types import V_co
+    from ._values.durations import Seconds
+    from ._values.types import V_co
 
     Time: TypeAlias = "float | datetime"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 MOMENTS = ("before", "within", "after")
 TEXTS = [str(n) if n % 3 else f"bad {n}" for n in range(24)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 
 class Once(ms.Source):

@@ -15,8 +15,8 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._errors import SimulatedCrash
-from millstream._run import Saving, run_saving
+from millstream._errors.flow import SimulatedCrash
+from millstream._run.run import Saving, run_saving
 
 SEEDS = range(int(os.environ.get("MILLSTREAM_SEED", "1")), int(os.environ.get("MILLSTREAM_SEED", "1")) + 24)
 SECONDS = float(os.environ.get("MILLSTREAM_SECONDS", "2"))

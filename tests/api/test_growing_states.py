@@ -8,7 +8,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 # An item is longer than the size from which states are saved by what was added to them.
 SIZE = 5_000

@@ -34,7 +34,7 @@ ROOMS = {f"millstream.{name}" for name in "http files kafka objects postgres ser
         (FLOW, DEAR | ROOMS),
         ("import millstream as ms; ms.Journal", DEAR | ROOMS | {"typing"}),
         ("import millstream.__main__", DEAR | ROOMS | {"typing"}),
-        ("import millstream._run_command", DEAR | ROOMS),
+        ("import millstream._run.command", DEAR | ROOMS),
         (f"{FLOW}; ms.testing", DEAR | ROOMS - {"millstream.testing"}),
     ],
 )

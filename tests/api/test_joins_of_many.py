@@ -152,7 +152,7 @@ def test_values_that_are_late_are_a_stream_of_their_own() -> None:
 
 
 def test_a_join_of_another_number_of_streams_says_so(tmp_path: Any) -> None:
-    from millstream._run import Saving, run_saving
+    from millstream._run.run import Saving, run_saving
 
     def build(count: int, out: list[Any]) -> ms.Flow:
         flow = ms.Flow("join")

@@ -10,7 +10,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 
 class Tick(ms.Record, format=">4sI", fields="symbol price"):

@@ -10,7 +10,7 @@ import millstream as ms
 import msgspec
 import pytest
 from millstream import testing
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 VALUES: list[Any] = [{"a": 1, "b": [None, True]}, "größe \u2028\n", 10**40, -1.5, [], {}, "", None]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import millstream as ms
 import pytest
 from millstream import _millstream, testing
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 
 class Folded(str):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import millstream as ms
 import pytest
-from millstream._logs import emit
+from millstream._run.logs import emit
 
 PROGRAM = """
 import millstream as ms

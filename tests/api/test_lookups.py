@@ -8,7 +8,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 from millstream._streams.lookups import Cache
 
 

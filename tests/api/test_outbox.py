@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import millstream as ms
 import pytest
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 SOON = ms.Backoff(first=0.001, most=0.01)
 
@@ -614,7 +614,7 @@ def test_errors_of_the_usual_clients_are_told_apart(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx")
     from urllib.error import HTTPError, URLError
 
-    from millstream._delivery_errors import verdict
+    from millstream._errors.delivery import verdict
 
     def of_httpx(status: int) -> Exception:
         request = httpx.Request("POST", "http://a")

@@ -8,7 +8,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 WORDS = [f"w{i * i % 17}" for i in range(200)]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import millstream as ms
 import pytest
 from millstream import windows
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import millstream as ms
 import pytest
 from millstream import _millstream
-from millstream._service_options import Hooks, Retention
+from millstream._service.options import Hooks, Retention
 from millstream.service import NoAnswerError, Recorder, ServiceError, Trial, query
 from test_service_gateway import command, gateway
 

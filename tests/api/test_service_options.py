@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import followed
 import millstream as ms
 import pytest
-from millstream._service_options import Sync
+from millstream._service.options import Sync
 
 TIMEOUT = 60
 

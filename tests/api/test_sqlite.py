@@ -187,7 +187,7 @@ def test_a_lock_is_waited_for(shop: Path, tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_state_directory_is_noticed(shop: Path, tmp_path: Path) -> None:
-    from millstream._table_sink import TableOptions
+    from millstream._connectors.table_sink import TableOptions
     from millstream.sqlite.table import SqliteTable
 
     options = TableOptions(str(shop), "orders", None, (), None, None, 10)

@@ -13,8 +13,8 @@ from typing import Any
 import millstream as ms
 import msgspec
 import pytest
-from millstream._saving import PICKLE, SNAPSHOT, STRUCT, dump
-from millstream._shown import show
+from millstream._run.shown import show
+from millstream._values.saving import PICKLE, SNAPSHOT, STRUCT, dump
 
 
 @dataclass

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import millstream as ms
 import pytest
-from millstream._command_errors import UsageError
-from millstream._system import Supervisor
-from millstream._system_file import Restart, read
+from millstream._errors.command import UsageError
+from millstream._system.file import Restart, read
+from millstream._system.system import Supervisor
 
 GOOD = """
 [system]

@@ -11,7 +11,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 MODULE = "a_module_that_changes"
 
@@ -250,7 +250,7 @@ def test_a_state_directory_belongs_to_a_flow(tmp_path: Path) -> None:
 def test_two_workers_restore_their_first_states_at_once() -> None:
     from threading import Thread
 
-    from millstream._revival import Revival
+    from millstream._values.revival import Revival
 
     class Total:
         value = 1

@@ -9,7 +9,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run import Saving, run_saving
+from millstream._run.run import Saving, run_saving
 
 UTC = timezone.utc
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

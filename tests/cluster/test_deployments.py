@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 from documents import ROOT
-from millstream._hosts import own_number, read_hosts
-from millstream._run_arguments import parse
+from millstream._run.arguments import parse
+from millstream._run.hosts import own_number, read_hosts
 
 CONTRIB = ROOT / "contrib"
 UNITS = ("millstream-flow.service", "millstream-flow@.service")

@@ -46,7 +46,7 @@ def test_wrong_options_are_named(options: list[str], message: str, tmp_path: Pat
 
 
 def test_hosts_from_a_file(tmp_path: Path) -> None:
-    from millstream._hosts import read_hosts
+    from millstream._run.hosts import read_hosts
 
     hosts = tmp_path / "hosts"
     hosts.write_text("# the machines\na.example:7700\n\n[::1]:7700  # here\n")

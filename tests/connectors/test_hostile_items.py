@@ -21,7 +21,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from clients import Judge, put
-from millstream._json import dump, load
+from millstream._values.json import dump, load
 
 PATIENCE = 60.0
 VALUES = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._table_sink import TableOptions
+from millstream._connectors.table_sink import TableOptions
 from millstream.postgres import destination
 from millstream.postgres.destination import Destination
 from millstream.postgres.errors import PostgresError

@@ -1,6 +1,6 @@
 //! Steps written in Python that use processing time: `map_async`.
 //!
-//! The step is an object (`millstream/_async_calls.py`) with `take(keys, values, now)`, `tick(now)` and
+//! The step is an object (`millstream/_streams/async_calls.py`) with `take(keys, values, now)`, `tick(now)` and
 //! `end()`. Each returns keys (or None) and values to send on; after each the object's `wake` is the time at which
 //! the next tick is due, in seconds of processing time, and `bad` holds its failures. `close()`
 //! is called when the flow is over, however it ended.

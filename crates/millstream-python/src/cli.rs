@@ -32,7 +32,7 @@ pub(crate) fn name_options_of_command_line(named: bool) -> bool {
 /// Shows a state that a Python flow saved.
 pub(crate) fn show_state(how: u8, written: &[u8]) -> Option<String> {
     let show = |py: Python<'_>| {
-        let shown = py.import("millstream._shown")?;
+        let shown = py.import("millstream._run.shown")?;
         shown.call_method1("show", (how, written))?.extract()
     };
     // `show` reports states that cannot be shown itself.

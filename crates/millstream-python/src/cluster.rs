@@ -1,4 +1,4 @@
-//! The processes of a flow, as `millstream/_cluster.py` describes them.
+//! The processes of a flow, as `millstream/_run/cluster.py` describes them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -92,7 +92,7 @@ pub(crate) fn cause(error: PyErr) -> Box<dyn std::error::Error + Send + Sync> {
 }
 
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    py.import("millstream._errors")?.getattr(name)
+    py.import("millstream._errors.flow")?.getattr(name)
 }
 
 fn make(py: Python<'_>, name: &str, message: &str) -> PyErr {
@@ -120,7 +120,7 @@ pub(crate) fn future_time(py: Python<'_>, message: &str) -> PyErr {
 /// True for a mistake in the description of a flow, also one that is found only while it runs.
 pub(crate) fn is_usage(error: &PyErr, py: Python<'_>) -> bool {
     static USAGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = USAGE.import(py, "millstream._errors", "FlowUsageError");
+    let class = USAGE.import(py, "millstream._errors.flow", "FlowUsageError");
     class.is_ok_and(|class| error.is_instance(py, class))
 }
 
@@ -258,7 +258,7 @@ fn make_journal<'py>(
     name: &str,
     arguments: impl pyo3::call::PyCallArgs<'py>,
 ) -> PyErr {
-    make_of(py, "millstream._journal_errors", name, arguments)
+    make_of(py, "millstream._errors.journal", name, arguments)
 }
 
 fn make_of<'py>(
@@ -320,7 +320,7 @@ fn make_queue<'py>(
     name: &str,
     arguments: impl pyo3::call::PyCallArgs<'py>,
 ) -> PyErr {
-    make_of(py, "millstream._queue_errors", name, arguments)
+    make_of(py, "millstream._errors.queue", name, arguments)
 }
 
 /// An error of a service, its interfaces or its journals.

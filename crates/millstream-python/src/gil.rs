@@ -73,7 +73,7 @@ pub(crate) fn around_worker() -> Wrapper {
         // A worker that is not noted has no stack on the page, and works.
         let note = |what: &str| {
             locked_while_alive(|py| {
-                py.import("millstream._stacks")?
+                py.import("millstream._run.stacks")?
                     .call_method0(what)
                     .map(drop)
             })

@@ -86,7 +86,7 @@ fn to_python(level: Level) -> u8 {
 
 /// Reads the level at which Python listens, and begins to log there if no other subscriber does.
 pub(crate) fn refresh(py: Python<'_>) -> PyResult<()> {
-    let logs = py.import(intern!(py, "millstream._logs"))?;
+    let logs = py.import(intern!(py, "millstream._run.logs"))?;
     let wanted = from_python(logs.call_method0(intern!(py, "level"))?.extract()?);
     begin()?;
     if LEVEL.swap(wanted, Ordering::Relaxed) != wanted {
@@ -171,7 +171,7 @@ fn emit(py: Python<'_>, record: &LogRecord) -> PyResult<()> {
     for (name, value) in &record.fields {
         fields.set_item(name, value)?;
     }
-    let logs = py.import(intern!(py, "millstream._logs"))?;
+    let logs = py.import(intern!(py, "millstream._run.logs"))?;
     let about = (
         record.target,
         record.level,

@@ -26,7 +26,7 @@ impl Observer {
         // A thread that waits for the interpreter must not keep it from ending.
         let stack = |thread| {
             gil::locked_while_alive(|py| {
-                let stacks = py.import("millstream._stacks").ok()?;
+                let stacks = py.import("millstream._run.stacks").ok()?;
                 stacks.call_method1("of", (thread,)).ok()?.extract().ok()?
             })?
         };

@@ -20,7 +20,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Whether a function has raised `RetryLater`.
 pub(crate) fn is_outage(py: Python<'_>, error: &PyErr) -> bool {
     static RETRY_LATER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let class = RETRY_LATER.import(py, "millstream._errors", "RetryLater");
+    let class = RETRY_LATER.import(py, "millstream._errors.flow", "RetryLater");
     class.is_ok_and(|class| error.matches(py, class).unwrap_or(false))
 }
 

@@ -1,4 +1,4 @@
-//! Copies of objects that would have two owners; see `millstream/_ownership.py`.
+//! Copies of objects that would have two owners; see `millstream/_values/ownership.py`.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -24,7 +24,7 @@ fn call<'py>(
     if is_plain(value) {
         return Ok(value.clone());
     }
-    let function = function.import(value.py(), "millstream._ownership", name)?;
+    let function = function.import(value.py(), "millstream._values.ownership", name)?;
     function.call1((value,))
 }
 

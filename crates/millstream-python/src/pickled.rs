@@ -1,7 +1,7 @@
 //! Pickles of objects that are a class and some plain values, as most states are, and of lists and dictionaries of plain values.
 //!
 //! The module `pickle` looks up, for each object, whether its class can be found by its name: that takes ten times as long as all the
-//! rest of a small state. Here that is done once for each class (`way` in `millstream/_saving.py`); the output is a pickle of
+//! rest of a small state. Here that is done once for each class (`way` in `millstream/_values/saving.py`); the output is a pickle of
 //! protocol 5 like any other, and read as such.
 
 use pyo3::intern;
@@ -42,7 +42,7 @@ enum Kind {
     },
     /// By the module `pickle`.
     Pickled,
-    /// By `dump` in `millstream/_saving.py`.
+    /// By `dump` in `millstream/_values/saving.py`.
     Dumped,
 }
 
@@ -64,7 +64,7 @@ impl PickleMethod {
         if object.is_exact_instance_of::<PyDict>() {
             return Ok(PickleMethod(Kind::Dict));
         }
-        let saving = object.py().import("millstream._saving")?;
+        let saving = object.py().import("millstream._values.saving")?;
         let answer = saving.call_method1("way", (object,))?;
         type HeadAndSlots = (Vec<u8>, Option<Vec<Py<PyString>>>);
         Ok(PickleMethod(

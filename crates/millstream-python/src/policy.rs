@@ -137,7 +137,7 @@ fn refused_letter<'py>(
     refused: &Refused,
     item: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let errors = py.import("millstream._errors")?;
+    let errors = py.import("millstream._errors.flow")?;
     let reason = refused.reason.strip_prefix("Refused: ");
     let reason = reason.unwrap_or(&refused.reason);
     let error = errors.getattr("Refused")?.call1((reason,))?;
@@ -241,7 +241,7 @@ impl ErrorHandler {
         };
         let failed = |error| Failure::new(self.step.clone(), error);
         let letter = py
-            .import("millstream._errors")
+            .import("millstream._errors.flow")
             .and_then(|errors| errors.getattr("DeadLetter"))
             .and_then(|class| class.call1((self.step.as_str(), key, item, again, position)))
             .and_then(|letter| PyList::new(py, [letter]))

@@ -1,4 +1,4 @@
-//! The state of a flow for followers on other machines, as `millstream/_replica.py` describes it.
+//! The state of a flow for followers on other machines, as `millstream/_run/replica.py` describes it.
 
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;

@@ -141,7 +141,7 @@ impl Report {
     ///     >>> len(figure.axes)  # the rates and the latencies
     ///     2
     fn plot<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let plot = slf.py().import("millstream._plot")?;
+        let plot = slf.py().import("millstream._run.plot")?;
         plot.call_method1("plot", (slf,))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The thread that calls `run` waits without the interpreter lock and checks every 50 ms whether a
 //! signal came, so that Python's own handlers run as usual. `start` returns a [`Handle`], whose waiting is that of
-//! `millstream/_running.py`.
+//! `millstream/_run/running.py`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

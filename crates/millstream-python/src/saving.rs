@@ -1,5 +1,5 @@
 //! Saving objects of Python: keys and plain values as MessagePack, so that every language reads
-//! them, any other object in an extension of it whose type says how `millstream/_saving.py` wrote it.
+//! them, any other object in an extension of it whose type says how `millstream/_values/saving.py` wrote it.
 
 use millstream_flow::FlowError;
 use millstream_flow::checkpoint::{Codec, Restore, StateCodec};
@@ -28,7 +28,7 @@ pub(crate) fn objects() -> Codec<Py<PyAny>> {
 pub(crate) struct StateMaker {
     /// The function that creates a state: one that restores itself is created first.
     pub(crate) make: Py<PyAny>,
-    /// The function of `millstream/_revival.py` for a state that was read.
+    /// The function of `millstream/_values/revival.py` for a state that was read.
     finish: Option<Py<PyAny>>,
     /// The type whose objects need no conversion.
     plain: Option<Py<PyAny>>,
@@ -144,7 +144,7 @@ pub(crate) fn dump_by_module(
         let dumps = DUMPS.import(py, "pickle", "dumps")?;
         (PICKLE, dumps.call1((object, 5))?.cast_into()?)
     } else {
-        let dump = DUMP.import(py, "millstream._saving", "dump")?;
+        let dump = DUMP.import(py, "millstream._values.saving", "dump")?;
         dump.call1((object,))?.extract()?
     };
     out.extend_from_slice(written.as_bytes());
@@ -170,7 +170,7 @@ pub(crate) fn read(
         }
         // The module has the better error.
     }
-    let read = READ.import(py, "millstream._saving", "read")?;
+    let read = READ.import(py, "millstream._values.saving", "read")?;
     let make = made.map(|made| &made.make);
     read.call1((how, bytes, make)).map(Bound::unbind)
 }

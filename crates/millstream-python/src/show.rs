@@ -8,7 +8,7 @@ pub(crate) fn show(object: &Bound<'_, PyAny>) -> String {
     let py = object.py();
     static SHOW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let shown = SHOW
-        .import(py, "millstream._errors", "show")
+        .import(py, "millstream._errors.flow", "show")
         .and_then(|show| show.call1((object,))?.extract::<String>());
     shown.unwrap_or_else(|_| format!("<{} object>", type_name(object)))
 }

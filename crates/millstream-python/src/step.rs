@@ -1,6 +1,6 @@
 //! The one step of Python flows: a kernel, which is a Python function that works on whole batches.
 //!
-//! The kernels are in `millstream/_kernels.py`. They run as ordinary bytecode, because the
+//! The kernels are in `millstream/_streams/kernels.py`. They run as ordinary bytecode, because the
 //! interpreter calls a Python function from a Python loop faster than from native code: the call is
 //! inlined into the frame of the loop. A kernel receives an *iterator* of the batch. When it raises,
 //! the rest of the iterator tells which item it failed on, at no cost for other items.
@@ -387,7 +387,7 @@ impl Kernel {
 /// True for the placeholder of a tolerant kernel where a function has failed, which is handled already.
 pub(crate) fn is_failed(object: &Bound<'_, PyAny>) -> bool {
     static FAILED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let failed = FAILED.import(object.py(), "millstream._kernels", "FAILED");
+    let failed = FAILED.import(object.py(), "millstream._streams.kernels", "FAILED");
     failed.is_ok_and(|failed| object.is(failed))
 }
 

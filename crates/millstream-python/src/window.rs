@@ -106,7 +106,7 @@ pub(crate) fn copy(value: &Py<PyAny>) -> Py<PyAny> {
 /// The result that a window computes of its values.
 enum AggregateKind {
     Count,
-    /// With the function of `millstream/_text_values.py` for the first value, as the next three.
+    /// With the function of `millstream/_values/text_values.py` for the first value, as the next three.
     Sum(Py<PyAny>),
     Mean(Py<PyAny>),
     Min(Py<PyAny>),
@@ -128,7 +128,7 @@ pub(crate) struct Functions {
     merge_reads: bool,
 }
 
-/// The index of the function of an aggregate that restores saved accumulators: see `millstream/_revival.py`.
+/// The index of the function of an aggregate that restores saved accumulators: see `millstream/_values/revival.py`.
 const REVIVING: usize = 4;
 
 /// The index of the `merge` of functions that leave the later accumulator as it is.

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Generic, ParamSpec
 
-from .._backoff import Backoff
-from .._durable import durable as recorded, retention_of
-from .._errors import FlowUsageError, show
-from .._io import Source
-from .._types import T_co
+from .._connectors.durable import durable as recorded, retention_of
+from .._connectors.io import Source
+from .._errors.flow import FlowUsageError, show
+from .._values.backoff import Backoff
+from .._values.types import T_co
 from .dedupe import Dedupe, deduplicated
 from .options import BUFFER_BYTES, BUFFER_ITEMS, Options
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
     from typing import Any, Literal, Protocol, overload
 
-    from .._durable import Keep
+    from .._connectors.durable import Keep
     from .._millstream import SourceIo
     from .._streams.streams import Stream
-    from .._types import AnySource, U
+    from .._values.types import AnySource, U
     from .item import At
     from .reader import Reader
 

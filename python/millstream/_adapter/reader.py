@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from time import monotonic
 
-from .._errors import show
+from .._errors.flow import show
 from .acks import Acks
 from .buffer import Buffer
 from .lag import REPORTER

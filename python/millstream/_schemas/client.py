@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._delivery_errors import of_status
-from .._errors import FlowUsageError
+from .._errors.delivery import of_status
+from .._errors.flow import FlowUsageError
 from .errors import SchemaRegistryError, SchemaRegistryUnavailable
 
 TYPE_CHECKING = False

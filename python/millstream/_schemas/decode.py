@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Generic
 
-from .._types import T_co
+from .._values.types import T_co
 from .client import RegistryClient
 from .errors import SchemaRegistryError
 from .formats import Avro, JsonSchema
@@ -56,7 +56,7 @@ class SchemaDecoder(Generic[T_co]):
             >>> import millstream as ms
             >>> ms.kafka.json_schema("http://localhost:8081")(b"1")
             Traceback (most recent call last):
-            millstream._schemas.errors.SchemaRegistryError: the value does not begin...
+            millstream.kafka.SchemaRegistryError: the value does not begin...
         """
         if len(value) < 5 or value[0] != 0:
             raise SchemaRegistryError(f"the value does not begin with the id of a schema: {value[:20]!r}")

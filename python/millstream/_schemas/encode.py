@@ -9,8 +9,8 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Generic
 
-from .._errors import FlowUsageError
-from .._types import T_contra
+from .._errors.flow import FlowUsageError
+from .._values.types import T_contra
 from .client import RegistryClient
 from .errors import SchemaRegistryError
 from .formats import Avro, JsonSchema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._errors import RetryLater
+from .._errors.flow import RetryLater
 
 __all__ = ["SchemaRegistryError", "SchemaRegistryUnavailable"]
 
@@ -14,7 +14,7 @@ class SchemaRegistryError(ValueError):
         >>> import millstream as ms
         >>> ms.kafka.json_schema("http://localhost:8081")(b"{}")
         Traceback (most recent call last):
-        millstream._schemas.errors.SchemaRegistryError: the value does not begin...
+        millstream.kafka.SchemaRegistryError: the value does not begin...
     """
 
 
@@ -27,3 +27,6 @@ class SchemaRegistryUnavailable(RetryLater, OSError):
         >>> issubclass(ms.kafka.SchemaRegistryUnavailable, ms.RetryLater)
         True
     """
+
+
+SchemaRegistryError.__module__ = SchemaRegistryUnavailable.__module__ = "millstream.kafka"

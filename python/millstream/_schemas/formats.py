@@ -9,8 +9,8 @@ import json
 from io import BytesIO
 from typing import Protocol
 
-from .._errors import FlowUsageError, show
-from .._json import dump, load
+from .._errors.flow import FlowUsageError, show
+from .._values.json import dump, load
 from .client import Reference, RegistryClient, Schema
 from .errors import SchemaRegistryError
 

@@ -7,7 +7,7 @@ descriptor in base64, and refers to the files that it imports, each of which is 
 
 from __future__ import annotations
 
-from .._errors import FlowUsageError, show
+from .._errors.flow import FlowUsageError, show
 from .client import Reference, RegistryClient, Schema
 from .errors import SchemaRegistryError
 

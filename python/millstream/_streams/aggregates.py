@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 from typing import Any, overload
 
-from .. import _agg, _kernels, _revival, _states, _text_values
-from .._agg_parts import Mean
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._ownership import copied
-from .._types import K_co, V_co
+from .._errors.flow import FlowUsageError
+from .._values import revival as _revival, states as _states, text_values as _text_values
+from .._values.durations import nanos
+from .._values.ownership import copied
+from .._values.types import K_co, V_co
+from . import agg as _agg, kernels as _kernels
+from .agg_parts import Mean
 from .arguments import at_each, callable_or_raise, named_or_raise, reading
 from .base import KeyedBase
 
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias
 
-    from .._agg import Aggregate
-    from .._durations import Seconds
-    from .._revival import Aliases, Migrate
-    from .._types import (
+    from .._values.durations import Seconds
+    from .._values.revival import Aliases, Migrate
+    from .._values.types import (
         A,
         Adds,
         C,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         N,
         OnError,
     )
+    from .agg import Aggregate
     from .base import KeyedBase
     from .streams import KeyedStream
 

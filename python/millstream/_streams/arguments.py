@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._fields import field
-from .._logic import is_async
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
+from .._values.fields import field
+from .logic import is_async
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .._durations import Seconds
+    from .._values.durations import Seconds
 
 
 def callable_or_raise(verb: str, f: object) -> None:
@@ -55,7 +55,7 @@ def calling(
     f: Any, concurrency: int, ordered: bool, timeout: Seconds | None, retries: int, pause: Seconds
 ) -> Callable[[], Any]:
     """The function that makes the step ``map_async`` on a worker."""
-    from .._async_calls import MapAsync
+    from .async_calls import MapAsync
 
     if not callable(f):
         raise FlowUsageError(f"map_async takes an asyncio function, not {f!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic
 
 from .. import _millstream
-from .._types import K_co, T_co, V_co
+from .._values.types import K_co, T_co, V_co
 from .arguments import named_or_raise
 from .misplaced import Verbs
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._millstream import Pipe
-    from .._types import OnError
+    from .._values.types import OnError
     from ..windows import Window, Windower
     from .streams import KeyedStream, LateStream, Stream, Windows
 

@@ -3,10 +3,10 @@
 # ruff: noqa: B905 - keys and values have the same number.
 from __future__ import annotations
 
-from .. import _kernels, _logic
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._states import without_arguments_or_raise
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
+from .._values.states import without_arguments_or_raise
+from . import kernels as _kernels, logic as _logic
 from .arguments import callable_or_raise, named_or_raise
 
 TYPE_CHECKING = False
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .._durations import Seconds
-    from .._types import OnError
+    from .._values.durations import Seconds
+    from .._values.types import OnError
     from .base import KeyedBase
     from .streams import KeyedStream
 

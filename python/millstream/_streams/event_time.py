@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import _kernels, _millstream
-from .._durations import nanos
-from .._types import T_co
+from .. import _millstream
+from .._values.durations import nanos
+from .._values.types import T_co
+from . import kernels as _kernels
 from .arguments import callable_or_raise, reading
 from .base import PlainBase
 
@@ -12,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._clocks import Clock
-    from .._durations import Seconds
-    from .._types import (
+    from .._values.clocks import Clock
+    from .._values.durations import Seconds
+    from .._values.types import (
         OnError,
         Time,
     )

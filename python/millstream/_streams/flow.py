@@ -5,9 +5,9 @@ from __future__ import annotations
 from weakref import ref
 
 from .. import _millstream
-from .._errors import FlowUsageError
-from .._programs import describes, expect_run, was_used
-from .._version import describing_module
+from .._errors.flow import FlowUsageError
+from .._run.programs import describes, expect_run, was_used
+from .._run.version import describing_module
 from .misplaced import Verbs, verbs_are_found
 from .named import MISSING, check_name
 from .streams import Stream
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Literal
 
-    from .._running import Running
-    from .._types import AnySource, OnError, U
+    from .._run.running import Running
+    from .._values.types import AnySource, OnError, U
 
 __all__ = ["Flow"]
 
@@ -157,9 +157,9 @@ class Flow(Verbs):
             ...     except TimeoutError:
             ...         pass  # it has no end: the block stops it
         """
-        from .._observed import observed
-        from .._run_options import checked
-        from .._running import Running
+        from .._run.observed import observed
+        from .._run.options import checked
+        from .._run.running import Running
 
         saving = checked(workers, state, epoch, sync, drop_state, fresh, reset_clock)
         observer = observed(http, http_token, http_open)
@@ -210,6 +210,6 @@ class Flow(Verbs):
         running = None if self._running is None else self._running()
         if running is None or running.has_ended:
             return picture
-        from .._plot import table
+        from .._run.plot import table
 
         return picture + table(running.report())

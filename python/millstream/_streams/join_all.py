@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from .._durations import nanos
-from .._errors import FlowUsageError
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
 from .arguments import named_or_raise
 from .base import KeyedBase
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Literal, TypeAlias
 
-    from .._durations import Seconds
     from .._millstream import KeyContext
+    from .._values.durations import Seconds
     from .streams import KeyedStream, LateStream
 
     EmitMode: TypeAlias = Literal["complete", "running", "final"]

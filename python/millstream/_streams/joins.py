@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast, overload
 
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._types import K_co, V_co
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
+from .._values.types import K_co, V_co
 from . import window_options
 from .arguments import named_or_raise
 from .base import KeyedBase
@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from .._durations import Seconds
-    from .._types import (
+    from .._values.durations import Seconds
+    from .._values.types import (
         W,
         X,
         Y,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from .. import _kernels, _millstream
-from .._errors import FlowUsageError
-from .._types import K_co, V_co
+from .. import _millstream
+from .._errors.flow import FlowUsageError
+from .._values.types import K_co, V_co
+from . import kernels as _kernels
 from .arguments import callable_or_raise, calling, collecting, same_times
 from .base import KeyedBase
 from .lookups import debug, enrich
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
-    from .._durations import Seconds
-    from .._types import (
+    from .._values.durations import Seconds
+    from .._values.types import (
         AnySink,
         OnError,
         U,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 
-from .. import _kernels
-from .._durations import nanos
-from .._errors import FlowUsageError
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
+from . import kernels as _kernels
 from .arguments import callable_or_raise, reading
 
 TYPE_CHECKING = False
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .._durations import Seconds
     from .._millstream import Pipe
-    from .._types import OnError
+    from .._values.durations import Seconds
+    from .._values.types import OnError
 
 
 def enrich(

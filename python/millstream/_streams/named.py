@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._errors import FlowUsageError
+from .._errors.flow import FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check_name(kind: str, name: object, given: object) -> None:
 
     >>> check_name("sink", print, MISSING)
     Traceback (most recent call last):
-    millstream._errors.FlowUsageError: a sink has a name, which comes first: sink("NAME", ...)
+    millstream.FlowUsageError: a sink has a name, which comes first: sink("NAME", ...)
     """
     if isinstance(name, str) and given is not MISSING:
         if not name:

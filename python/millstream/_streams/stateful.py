@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from .. import _kernels, _logic, _revival, _states
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._limits import Once, Throttled
-from .._types import K_co, V_co
-from . import window_options
+from .._errors.flow import FlowUsageError
+from .._values import revival as _revival, states as _states
+from .._values.durations import nanos
+from .._values.types import K_co, V_co
+from . import kernels as _kernels, logic as _logic, window_options
 from .arguments import callable_or_raise, named_or_raise
 from .base import KeyedBase
 from .batches import stateful_batch
+from .limits import Once, Throttled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal
 
-    from .._durations import Seconds
-    from .._revival import Aliases, Migrate
-    from .._types import (
+    from .._values.durations import Seconds
+    from .._values.revival import Aliases, Migrate
+    from .._values.types import (
         BatchLogic,
         EndingBatchLogic,
         EndingLogic,

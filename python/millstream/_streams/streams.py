@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic
 
-from .._types import K_co, L_co, T_co, V_co
+from .._values.types import K_co, L_co, T_co, V_co
 from .aggregates import AggregateVerbs
 from .base import StreamMakers
 from .event_time import EventTimeVerbs
@@ -18,7 +18,7 @@ from .windowed import WindowVerbs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._millstream import Pipe
-    from .._types import OnError
+    from .._values.types import OnError
     from ..windows import Window, Windower
 
 __all__ = ["KeyedStream", "LateStream", "Stream", "Joined", "Windows"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._errors import FlowUsageError
+from .._errors.flow import FlowUsageError
 from .base import KeyedBase
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal, TypeAlias
 
-    from .._durations import Seconds
+    from .._values.durations import Seconds
     from ..windows import Window, Windowed, Windower
     from .streams import KeyedStream, LateStream
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .._durations import nanos
-from .._errors import FlowUsageError
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._durations import Seconds
+    from .._values.durations import Seconds
 
 
 def checked_or_raise(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Generic, overload
 
-from .. import _agg, _revival, _text_values
-from .._errors import FlowUsageError
-from .._types import K_co, V_co
+from .._errors.flow import FlowUsageError
+from .._values import revival as _revival, text_values as _text_values
+from .._values.types import K_co, V_co
+from . import agg as _agg
 from .arguments import callable_or_raise, reading
 from .base import StreamMakers
 
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from .._agg import Aggregate
-    from .._revival import Aliases, Migrate
-    from .._types import (
+    from .._values.revival import Aliases, Migrate
+    from .._values.types import (
         A,
         Adds,
         C,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         R,
     )
     from ..windows import Bounds, Window, Windowed, Windower
+    from .agg import Aggregate
     from .streams import KeyedStream, LateStream
 
 

@@ -14,7 +14,7 @@ from .store import Found, Prefix
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._outbox import OutboxIdentity
+    from .._connectors.outbox import OutboxIdentity
 
 __all__ = ["Chain", "create_or_compare"]
 

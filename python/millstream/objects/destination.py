@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from .._outbox import OutboxIdentity
+    from .._connectors.outbox import OutboxIdentity
     from .formats import Format
     from .partitions import Partitions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .._errors import FlowError, Refused
+from .._errors.flow import FlowError, Refused
 
 __all__ = ["ObjectError", "RowError", "failure", "is_not_supported", "reason"]
 
@@ -86,3 +86,6 @@ def failure(error: BaseException, where: str) -> Exception:
 def is_not_supported(error: BaseException) -> bool:
     """Returns whether the store does not support the request."""
     return type(error).__name__ in ("NotSupportedError", "NotImplementedError")
+
+
+ObjectError.__module__ = "millstream.objects"

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from .. import _millstream
 from .._adapter.undecoded import Undecoded
-from .._errors import FlowUsageError, show
-from .._file_options import MAX_FRAME
-from .._json import dump, load
+from .._connectors.file_options import MAX_FRAME
+from .._errors.flow import FlowUsageError, show
+from .._values.json import dump, load
 from .errors import ObjectError, RowError
 from .store import Found, Prefix, Reader
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 from time import sleep
 from typing import Any
 
-from .._backoff import Backoff
-from .._errors import FlowUsageError, RetryLater
-from .._outbox import OutboxSink, sink
+from .._connectors.outbox import OutboxSink, sink
+from .._errors.flow import FlowUsageError, RetryLater
+from .._values.backoff import Backoff
 from .errors import ObjectError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .._durations import Seconds
-    from .._outbox import OutboxIdentity
+    from .._connectors.outbox import OutboxIdentity
+    from .._values.durations import Seconds
 
 __all__ = ["iceberg"]
 

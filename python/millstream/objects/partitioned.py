@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .._outbox import OutboxIdentity
+    from .._connectors.outbox import OutboxIdentity
 
 __all__ = ["PartitionedDestination"]
 

@@ -6,7 +6,7 @@ import datetime
 import re
 from collections.abc import Mapping
 
-from .._errors import FlowUsageError, show
+from .._errors.flow import FlowUsageError, show
 from .errors import RowError
 
 TYPE_CHECKING = False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from .._backoff import Backoff
+    from .._values.backoff import Backoff
     from .formats import Format
 
     Position = dict[str, tuple[str, int, int]]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._outbox import OutboxSink, sink
+from .._connectors.outbox import OutboxSink, sink
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Literal
 
-    from .._backoff import Backoff
-    from .._durations import Seconds
-    from .._outbox import OutboxIdentity
+    from .._connectors.outbox import OutboxIdentity
+    from .._values.backoff import Backoff
+    from .._values.durations import Seconds
     from .destination import Destination
     from .formats import Format
     from .partitioned import PartitionedDestination

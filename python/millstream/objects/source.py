@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 from .._adapter import At, SourceFunction, source as generator_source
-from .._backoff import Backoff
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._file_options import MAX_FRAME, positive
+from .._connectors.file_options import MAX_FRAME, positive
+from .._errors.flow import FlowUsageError
+from .._values.backoff import Backoff
+from .._values.durations import nanos
 from .sink import check_place, format_of
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Literal
 
-    from .._durations import Seconds
+    from .._values.durations import Seconds
     from .reader import ReadOptions
     from .sink import FormatName
 

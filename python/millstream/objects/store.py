@@ -9,7 +9,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .._errors import FlowUsageError
+from .._errors.flow import FlowUsageError
 from .errors import ObjectError, failure, is_not_supported, reason
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ Example:
     <sink postgres table orders>
 """
 
-from .._rows import UNCHANGED
+from .._values.rows import UNCHANGED
 from .change import Change
 from .errors import PostgresError
 from .sink import write

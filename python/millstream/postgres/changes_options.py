@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._backoff import Backoff
+from .._values.backoff import Backoff
 
 __all__ = ["ChangesOptions"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 
 from .._adapter.undecoded import Undecoded
-from .._rows import UNCHANGED
+from .._values.rows import UNCHANGED
 from .change import Change
 from .errors import PostgresError
 from .pgoutput import Begin, Commit, Damaged, Delete, Insert, Relation, Truncate, Update, format_lsn

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from time import monotonic
 
-from .._delivery_errors import Refusals
-from .._rows import BadRow
+from .._errors.delivery import Refusals
+from .._values.rows import BadRow
 from .connection import answered, connect, describe_server, limited
 from .errors import PostgresError, is_of_row, may_pass, report, unreachable
 from .progress import Progress, Unanswered
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from .._outbox import OutboxIdentity
-    from .._table_sink import TableOptions
+    from .._connectors.outbox import OutboxIdentity
+    from .._connectors.table_sink import TableOptions
 
 __all__ = ["Destination"]
 

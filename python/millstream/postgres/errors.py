@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._errors import FlowError
+from .._errors.flow import FlowError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,3 +119,6 @@ def unreachable(server: str, error: psycopg.Error) -> Exception:
     """The exception for an error of a connection: ConnectionError if another attempt may succeed."""
     text = f"{server}: {report(error)}"
     return ConnectionError(text) if may_pass(error) else PostgresError(text)
+
+
+PostgresError.__module__ = "millstream.postgres"

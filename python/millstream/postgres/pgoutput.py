@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from struct import Struct, error as StructError
 from typing import TypeAlias
 
-from .._rows import UNCHANGED, Unchanged
+from .._values.rows import UNCHANGED, Unchanged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

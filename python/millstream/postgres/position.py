@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from .._errors import show
+from .._errors.flow import show
 from .errors import PostgresError
 
 TYPE_CHECKING = False

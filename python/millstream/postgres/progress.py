@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._table_sink import rival
+from .._connectors.table_sink import rival
 from .errors import PostgresError, report
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from .._outbox import OutboxIdentity
+    from .._connectors.outbox import OutboxIdentity
     from .table import Table
 
 __all__ = ["NAME", "Progress", "Unanswered"]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._table_sink import TableOptions, column_names, table_sink
+from .._connectors.table_sink import TableOptions, column_names, table_sink
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .._backoff import Backoff
-    from .._durations import Seconds
-    from .._outbox import OutboxSink
-    from .._table_sink import Item
+    from .._connectors.outbox import OutboxSink
+    from .._connectors.table_sink import Item
+    from .._values.backoff import Backoff
+    from .._values.durations import Seconds
     from .destination import Destination
     from .progress import Unanswered
 

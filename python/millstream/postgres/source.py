@@ -6,10 +6,10 @@ import re
 from functools import partial
 
 from .._adapter import At, SourceFunction, source as generator_source
-from .._backoff import Backoff
-from .._durations import nanos
-from .._errors import FlowUsageError
-from .._outbox import _size
+from .._connectors.outbox import _size
+from .._errors.flow import FlowUsageError
+from .._values.backoff import Backoff
+from .._values.durations import nanos
 from .change import Change
 from .changes_options import ChangesOptions
 from .position import START
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._adapter.undecoded import Undecoded
-    from .._durations import Seconds
+    from .._values.durations import Seconds
 
 __all__ = ["changes"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._rows import EMPTY, BadRow
+from .._values.rows import EMPTY, BadRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-    from .._rows import Row
+    from .._values.rows import Row
     from .table import Column, Table
 
 __all__ = ["Statements"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._errors import FlowError
+from .._errors.flow import FlowError
 
 __all__ = ["SqliteError"]
 
@@ -15,3 +15,6 @@ class SqliteError(FlowError):
         >>> issubclass(ms.sqlite.SqliteError, ms.FlowError)
         True
     """
+
+
+SqliteError.__module__ = "millstream.sqlite"

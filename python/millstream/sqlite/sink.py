@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .._durations import nanos
-from .._table_sink import TableOptions, column_names, table_sink
+from .._connectors.table_sink import TableOptions, column_names, table_sink
+from .._values.durations import nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any
 
-    from .._backoff import Backoff
-    from .._durations import Seconds
-    from .._outbox import OutboxSink
-    from .._table_sink import Item
+    from .._connectors.outbox import OutboxSink
+    from .._connectors.table_sink import Item
+    from .._values.backoff import Backoff
+    from .._values.durations import Seconds
     from .table import SqliteTable
 
 __all__ = ["write"]

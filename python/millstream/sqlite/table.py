@@ -10,17 +10,17 @@ import sqlite3
 import uuid
 from collections.abc import Mapping
 
-from .._delivery_errors import Refusals
-from .._rows import EMPTY, BadRow, Row
-from .._table_sink import rival
+from .._connectors.table_sink import rival
+from .._errors.delivery import Refusals
+from .._values.rows import EMPTY, BadRow, Row
 from .errors import SqliteError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .._outbox import OutboxIdentity
-    from .._table_sink import TableOptions
+    from .._connectors.outbox import OutboxIdentity
+    from .._connectors.table_sink import TableOptions
 
 __all__ = ["SqliteTable"]
 

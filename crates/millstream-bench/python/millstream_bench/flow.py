@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from millstream._streams.streams import KeyedStream, Windows
-    from millstream._types import AnySource
+    from millstream._values.types import AnySource
 
 __all__ = ["main"]
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from millstream import Flow, Source, _millstream, run
-from millstream._run import Saving
+from millstream._run.run import Saving
 from millstream.testing import discard
 
 from .flow import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from millstream._types import AnySource
+    from millstream._values.types import AnySource
 
     from .flow import Reading
 

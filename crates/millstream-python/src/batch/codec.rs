@@ -116,7 +116,7 @@ fn write_records(
 
 fn dumps<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let dumps = DUMPS.import(object.py(), "millstream._saving", "dump_items")?;
+    let dumps = DUMPS.import(object.py(), "millstream._values.saving", "dump_items")?;
     Ok(dumps.call1((object,))?.cast_into()?)
 }
 
@@ -242,7 +242,7 @@ fn read_lists<'py>(py: Python<'py>, bytes: &[u8], len: usize) -> PyResult<Vec<Bo
 
 fn loads<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let loads = LOADS.import(py, "millstream._saving", "read_items")?;
+    let loads = LOADS.import(py, "millstream._values.saving", "read_items")?;
     loads.call1((PyBytes::new(py, bytes),))
 }
 

@@ -44,7 +44,7 @@ impl MappedSegments {
         }
         let length = record.mapped_len();
         let keeper = MappedSegment { _record: record };
-        let package = py.import("millstream._journal_store")?;
+        let package = py.import("millstream._stores.journal")?;
         let map = package.getattr("_memory")?.call1((start, length, keeper))?;
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = if maps.len() == KEPT {

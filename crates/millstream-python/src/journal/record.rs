@@ -66,7 +66,7 @@ impl JournalRecord {
     /// When it was appended, as a datetime in UTC, truncated to microseconds.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let package = py.import("millstream._journal_store")?;
+        let package = py.import("millstream._stores.journal")?;
         package
             .getattr("_datetime")?
             .call1((self.record.time_ns(),))

@@ -1,6 +1,6 @@
 //! Sinks to external systems: `write` and `position` in Python, with the outbox of the engine.
 //!
-//! All calls of a destination are made by the `Connection` of `millstream/_destination.py`, on a thread of its own.
+//! All calls of a destination are made by the `Connection` of `millstream/_connectors/destination.py`, on a thread of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ struct PyDestination {
 /// Tells what may succeed later, and records that are refused, from what cannot succeed.
 fn delivery_error(py: Python<'_>, error: PyErr) -> DeliveryError {
     static VERDICT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let verdict = VERDICT.import(py, "millstream._delivery_errors", "verdict");
+    let verdict = VERDICT.import(py, "millstream._errors.delivery", "verdict");
     let verdict = verdict.and_then(|verdict| verdict.call1((error.value(py),))?.extract());
     let verdict: String = verdict.unwrap_or_default();
     match verdict.as_str() {

@@ -50,7 +50,7 @@ pub(crate) fn of<'py>(
     source: &Bound<'py, PyAny>,
     keep: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let module = source.py().import("millstream._durable")?;
+    let module = source.py().import("millstream._connectors.durable")?;
     module.call_method1("durable", (source, keep))
 }
 
@@ -63,7 +63,7 @@ impl Raw for PyBatch {
             return Ok(scratch);
         };
         let written = |py: Python<'_>| {
-            let module = py.import(intern!(py, "millstream._saving"))?;
+            let module = py.import(intern!(py, "millstream._values.saving"))?;
             let bytes = module.call_method1(intern!(py, "dump_items"), (values,))?;
             scratch
                 .data
@@ -79,7 +79,7 @@ impl Raw for PyBatch {
 
     fn fill(&mut self, frames: &mut Frames) -> Result<(), Cause> {
         let read = |py: Python<'_>| {
-            let module = py.import(intern!(py, "millstream._saving"))?;
+            let module = py.import(intern!(py, "millstream._values.saving"))?;
             let bytes = PyBytes::new(py, frames.get(0));
             let items = module.call_method1(intern!(py, "read_items"), (bytes,))?;
             *self = PyBatch::of(items.cast::<PyList>()?.clone());

@@ -118,7 +118,7 @@ impl ObjectSource {
 
 /// Whether a function takes this many arguments by position, the last of which is `name` or has no default.
 fn takes(function: &Bound<'_, PyAny>, count: usize, name: &str) -> PyResult<bool> {
-    let io = function.py().import("millstream._io")?;
+    let io = function.py().import("millstream._connectors.io")?;
     io.call_method1("takes", (function, count, name))?.extract()
 }
 

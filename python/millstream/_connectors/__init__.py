@@ -1,0 +1,1 @@
+"""What connectors share: sources and sinks, the outbox, clients of servers."""

@@ -1,0 +1,49 @@
+"""Options that sources and sinks of files share, as the engine takes them."""
+
+from __future__ import annotations
+
+from .._errors.flow import FlowUsageError
+from .._values.durations import nanos
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .._values.durations import Seconds
+
+    Path = str | os.PathLike[str]
+
+__all__ = ["MAX_FRAME", "paths_of", "poll", "positive", "types_of"]
+
+MAX_FRAME = 1 << 20
+"""The default for the longest line, message or record, in bytes."""
+
+
+def paths_of(path: Path | Sequence[Path]) -> list[Path]:
+    return list(path) if isinstance(path, (list, tuple)) else [path]  # type: ignore[list-item]
+
+
+def positive(name: str, number: object) -> int:
+    if not isinstance(number, int) or number < 1:
+        raise FlowUsageError(f"{name} is a number, 1 or more, not {number!r}")
+    return number
+
+
+def poll(follow: Seconds | None) -> float | None:
+    return None if follow is None else nanos("follow", follow) / 1e9
+
+
+def types_of(
+    types: Mapping[str, Callable[[str], object]] | None, header: bool | list[str]
+) -> list[tuple[str, Callable[[str], object]]]:
+    """The functions of fields of CSV, by the names of the fields."""
+    typed = [] if types is None else list(types.items())
+    for name, function in typed:
+        if not callable(function):
+            raise FlowUsageError(f"types has a function for each name, not {function!r} for {name!r}")
+        if header is False:
+            raise FlowUsageError("types needs the names of the fields: header is True or the names")
+        if header is not True and name not in header:
+            raise FlowUsageError(f"types has {name!r}, which is no field: the fields are {header!r}")
+    return typed

@@ -1,0 +1,1 @@
+"""The errors of the package, and their texts."""

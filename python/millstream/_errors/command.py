@@ -1,0 +1,106 @@
+"""The output of commands that fail: the traceback of the user's code, and one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .flow import FlowError, FlowUsageError, MemberLostError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = [
+    "BY_SIGPIPE",
+    "INTERRUPTED",
+    "LOST",
+    "UsageError",
+    "describe",
+    "failed",
+    "print_traceback",
+    "report_error",
+    "users_frames",
+]
+
+LOST = 75
+"""The exit code when another process of a flow was lost: a start again resumes it (EX_TEMPFAIL)."""
+BY_SIGPIPE = 141
+"""The exit code of a program that has written to a pipe which nobody reads, as shells count."""
+INTERRUPTED = 130
+"""The exit code of a process that Ctrl-C has ended, as shells count."""
+OURS = os.path.dirname(os.path.abspath(__file__))
+
+
+class UsageError(Exception):
+    """Bad usage: exit code 2."""
+
+
+def report_error(message: str, code: int, verb: str = "run") -> int:
+    """Prints an error on one line of standard error."""
+    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def failed(error: BaseException, what: str, verb: str = "run") -> int:
+    """Prints the traceback of the user's code, and one line with the error; returns the exit code."""
+    print_traceback(error)
+    return report_error(*describe(error, what), verb)
+
+
+def frames_of(error: BaseException) -> TracebackType | None:
+    """The frames of the user's code that are shown: none for an error whose text says all."""
+    cause = error.__cause__ or error
+    # An error of a connector of ours says what is wrong without the frames of libraries that it has passed.
+    ours = error is not cause and isinstance(cause, FlowError) and not isinstance(cause, FlowUsageError)
+    return None if ours else users_frames(cause.__traceback__)
+
+
+def print_traceback(error: BaseException) -> None:
+    """Prints the traceback of the user's code.
+
+    After Ctrl-C there is none: the line that was interrupted is not the cause.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return
+    cause, frames = error.__cause__ or error, frames_of(error)
+    if frames is not None or isinstance(error, SyntaxError):
+        import traceback
+
+        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
+        print("".join(shown.format(chain=cause.__context__ is not None)), file=sys.stderr, end="")
+
+
+def describe(error: BaseException, what: str) -> tuple[str, int]:
+    """The line that reports an error, and the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return f"{what}: interrupted", INTERRUPTED
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    # The text of our own errors is clear without the name of their type.
+    if not isinstance(error, (RuntimeError, OSError, FlowUsageError)) or frames_of(error) is not None:
+        text = text if error.__cause__ is not None else f"{type(error).__name__}: {text}"
+    # Errors of the engine name the flow themselves.
+    message = text if text.startswith(what) else f"{what}: {text}"
+    code = 2 if isinstance(error, FlowUsageError) else LOST if isinstance(error, MemberLostError) else 1
+    return message, code
+
+
+def users_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of this package and of ``runpy``."""
+    kept = []
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not (os.path.abspath(file).startswith(OURS) or "runpy" in os.path.basename(file)):
+            kept.append(frames)
+        frames = frames.tb_next
+    built: TracebackType | None = None
+    for frame in reversed(kept):
+        if frame.tb_frame.f_code.co_filename == "<frozen runpy>":
+            continue
+        from types import TracebackType as Link
+
+        built = Link(built, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return built

@@ -1,0 +1,1 @@
+"""Runs of flows: options, the command, supervisors, processes, replay and logs."""

@@ -1,0 +1,262 @@
+"""Running a flow: signals, and the wait for the end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from .. import _millstream
+from .._errors.command import INTERRUPTED, LOST
+from .._errors.flow import FlowUsageError, MemberLostError
+from .._streams.flow import Flow
+from .cluster import Cluster
+from .observed import observed
+from .options import Saving, checked
+from .programs import was_used
+from .replica import Replica
+from .version import version_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+    from typing import Any
+
+__all__ = ["Saving", "run", "run_saving"]
+
+
+def run(
+    flow: Flow,
+    workers: int = 1,
+    spin: bool = False,
+    on_metrics: Callable[[_millstream.Report], object] | None = None,
+    metrics_interval: float = 1.0,
+    clock: _millstream.VirtualClock | None = None,
+    state: str | os.PathLike[str] | None = None,
+    epoch: float = 1.0,
+    sync: bool = True,
+    drop_state: Iterable[str] = (),
+    fresh: bool = False,
+    reset_clock: bool = False,
+    cluster: Cluster | None = None,
+    shards: int | None = None,
+    replica: Replica | None = None,
+    commit_on_replica: bool = False,
+    http: str | None = None,
+    http_token: str | None = None,
+    http_open: bool = False,
+) -> _millstream.Report:
+    """Runs a flow until its sources have ended.
+
+    SIGINT and SIGTERM end the flow: its sources read no more, items in its steps are processed and flushed,
+    and ``run`` returns as usual. Work that is not finished within a second is abandoned after the current
+    item of each worker: with ``state`` the next start repeats it from the last commit, without it is
+    dropped, and standard error reports how many items that were. A second signal raises KeyboardInterrupt
+    at once. In IPython and Jupyter an interrupt ends the flow in the same way and then raises
+    KeyboardInterrupt, so that no further cell runs. In threads other than the main one Python receives no
+    signals.
+
+    While a flow runs, the collector of reference cycles runs less often, unless ``gc.set_threshold`` was
+    used before.
+
+    Args:
+        flow: the flow.
+        workers: the number of worker threads, from 1 to 256.
+        spin: whether the workers never sleep: the shortest latency, a core for each worker.
+        on_metrics: is called with a report every ``metrics_interval`` seconds, and at the end.
+        metrics_interval: seconds between two reports.
+        clock: the clock of processing time; tests pass one that they move themselves
+            (``ms.testing.clock``).
+        state: a directory for the state of the flow. Every ``epoch`` seconds the flow commits the positions
+            of its sources, the changes of its states and the output of its sinks; a later run resumes from
+            the last commit. A directory with the state of another flow is an error, and is not changed.
+        epoch: seconds between two commits.
+        sync: whether a commit survives a loss of power; False leaves it to the system when it does.
+        drop_state: the names of steps whose saved state is dropped.
+        fresh: whether everything saved of this flow is dropped, so that it begins anew.
+        reset_clock: whether saved times that are ahead of the clock are set back to it: after a run whose
+            clock was wrong, processing time stands still until the clock has reached it.
+        cluster: the place of this process among several that run the flow together; ``workers`` is then the
+            number of each, and the state of process I is in the subdirectory ``pI`` of ``state``.
+        shards: into how many parts the keys are divided, which the workers of all processes share: a power of
+            two up to 32,768, 256 by default. It is chosen at the first start and kept with the state, which
+            refuses another number.
+        replica: where followers on other machines get the state while the flow runs, so that it can be
+            started there when this machine is lost.
+        commit_on_replica: whether a commit waits until a follower has it. While none is connected nothing is
+            committed, and the sources pause.
+        http: an address, like ``"127.0.0.1:8080"``, at which a page shows the flow while it runs, and
+            ``/metrics`` has its figures for Prometheus. Port 0 lets the system choose; the log has the
+            address.
+        http_token: a token that readers of that page must have. It is required at an address that other
+            machines can reach, unless ``http_open``.
+        http_open: whether other machines may read the page without a token.
+
+    Returns:
+        The metrics of the steps; with ``cluster`` those of this process.
+
+    Raises:
+        StepError: a step failed; its ``__cause__`` is the exception of the step.
+        FlowUsageError: the flow has a mistake, or an option is out of range.
+        OSError: a connector cannot be opened, or the address of the page is in use.
+        MemberLostError: another process of ``cluster`` was lost.
+        KeyboardInterrupt: a second signal came, or a step raised it. A SystemExit of a step is raised, too.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("tens"), ms.testing.collect()
+        >>> flow.source("in", ms.testing.items([1, 2])).map(lambda n: n * 10, name="tens").sink("out", out)
+        >>> report = ms.run(flow)
+        >>> out, report.step("tens")["items_in"]
+        ([10, 20], 2)
+    """
+    if not isinstance(flow, Flow):
+        raise FlowUsageError(f"run takes a Flow, not {flow!r}")
+    if not metrics_interval > 0:
+        raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
+    saving = checked(workers, state, epoch, sync, drop_state, fresh, reset_clock, replica, commit_on_replica)
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
+    observer = observed(http, http_token, http_open)
+    try:
+        options = (flow, workers, saving, spin, on_metrics, metrics_interval, clock)
+        return run_saving(*options, cluster=cluster, observer=observer, shards=shards)
+    finally:
+        if observer is not None:
+            observer.stop()
+
+
+def run_saving(
+    flow: Flow,
+    workers: int = 1,
+    saving: Saving | None = None,
+    spin: bool = False,
+    on_metrics: Callable[[_millstream.Report], object] | None = None,
+    metrics_interval: float = 1.0,
+    clock: _millstream.VirtualClock | None = None,
+    rehearsal: _millstream.Rehearsal | None = None,
+    cluster: Cluster | None = None,
+    on_start: Callable[[], object] | None = None,
+    observer: _millstream.Observer | None = None,
+    shards: int | None = None,
+) -> _millstream.Report:
+    """Runs a flow whose options are checked; a rehearsal with one worker on this thread.
+
+    ``on_start`` is called when the flow runs: all processes have met, and the changes of the state that the
+    options ask for are committed.
+    """
+    was_used(flow)
+    if cluster is not None:
+        flow._flow.version(version_of(flow))
+    stopper = _millstream.Stopper(on_start)
+    # On this thread Ctrl-C reaches the user's code as it always does.
+    here = rehearsal is not None and workers == 1
+    restore_signals = _leave_signals if here else hook_signals(stopper)
+    restore_collector = _calm_collector()
+    try:
+        report = _millstream.run(
+            flow._flow,
+            workers,
+            spin,
+            on_metrics,
+            metrics_interval,
+            clock,
+            saving,
+            stopper,
+            rehearsal,
+            cluster,
+            observer,
+            shards,
+        )
+    except BaseException as error:
+        if not stopper.ended:
+            _abandoned.append((stopper, LOST if isinstance(error, MemberLostError) else INTERRUPTED))
+        raise
+    finally:
+        restore_collector()
+        restore_signals()
+    if stopper.stopped and in_notebook():
+        raise KeyboardInterrupt
+    return report
+
+
+_abandoned: list[tuple[_millstream.Stopper, int]] = []
+"""Flows that are not waited for after a second signal or the loss of another process, each with the exit code
+for that."""
+
+
+@atexit.register
+def _leave() -> None:
+    """Ends a process whose abandoned workers are still inside a step: an interpreter cannot be finalized
+    meanwhile. It was registered early, so that this runs after the functions of others."""
+    codes = [code for stopper, code in _abandoned if not stopper.ended]
+    if not codes:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            # Nothing is left that could report the error.
+            pass
+    os._exit(codes[-1])
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs this: cells after an interrupted one must not run."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
+
+
+DEFAULT_THRESHOLDS = (700, 10, 10), (2000, 10, 0), (2000, 10, 10)
+"""The default of ``gc.get_threshold()``, by version of Python."""
+CALM_THRESHOLDS = (50_000, 20, 100)
+
+
+def _calm_collector() -> Callable[[], None]:
+    """Makes the collector of reference cycles run less often; returns the function that undoes that.
+
+    A flow keeps a state for each key and makes few cycles. With the default thresholds the collector
+    traverses all states repeatedly: at a million keys that takes half of the time, in pauses of milliseconds.
+    """
+    import gc
+
+    before = gc.get_threshold()
+    if before not in DEFAULT_THRESHOLDS:
+        return lambda: None
+    gc.set_threshold(*CALM_THRESHOLDS)
+    return lambda: gc.set_threshold(*before)
+
+
+def _leave_signals() -> None:
+    """Does nothing."""
+
+
+def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
+    """Makes signals end a flow or a service cleanly; returns the function that undoes that."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    asked = 0
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        stopper.stop()
+        # The first signal drains; a second one does not wait.
+        if asked > 1:
+            raise KeyboardInterrupt
+
+    before: list[tuple[int, Any]] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A handler that was not set from Python cannot be restored, and is not replaced.
+        if signal.getsignal(number) is not None:
+            before.append((number, signal.signal(number, on_signal)))
+
+    def restore() -> None:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+    return restore

@@ -1,0 +1,150 @@
+"""A flow that runs while the program does something else, as ``Flow.start`` returns it."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .._millstream import Handle, Observer, Report
+
+__all__ = ["Running"]
+
+LOOK_SECONDS = 0.05
+"""How often a waiting thread checks for signals, in seconds."""
+
+
+class Running:
+    """A running flow, as ``Flow.start`` returns it.
+
+    As a context manager it stops the flow at the end of the block and waits for it. It handles no signals:
+    Ctrl-C raises KeyboardInterrupt in the main thread.
+
+    Args:
+        native: the handle of the engine.
+        observer: the server of its page, which stops when the flow has ended and was waited for.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow, out = ms.Flow("squares"), ms.testing.collect()
+        >>> flow.source("numbers", ms.testing.items([1, 2, 3])).map(lambda n: n * n).sink("out", out)
+        >>> with flow.start() as running:
+        ...     report = running.wait()
+        >>> out
+        [1, 4, 9]
+    """
+
+    def __init__(self, native: Handle, observer: Observer | None = None) -> None:
+        self._native = native
+        self._observer = observer
+        self._ended: Report | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the flow has ended."""
+        return self._ended is not None or self._native.ended_within(0.0)
+
+    @property
+    def address(self) -> str | None:
+        """The address of its page, with the port that the system has chosen; None without a page."""
+        return None if self._observer is None else self._observer.address
+
+    def stop(self) -> None:
+        """Ends the flow without waiting for it: its sources read no more, and items in its steps are
+        processed.
+
+        Work that is not finished within a second is abandoned after the current item of each worker: with a
+        state directory the next start repeats it, without one it is dropped, and standard error reports how
+        many items that were.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("ticks")
+            >>> ticks = flow.source("ticks", ms.generate(lambda: range(3)))
+            >>> ticks.sink("out", ms.testing.discard())
+            >>> running = flow.start()
+            >>> running.stop()
+            >>> _ = running.wait()
+        """
+        self._native.stop()
+
+    def wait(self, timeout: float | None = None) -> Report:
+        """Waits for the end of the flow.
+
+        Args:
+            timeout: how many seconds to wait at most. None waits without a limit.
+
+        Returns:
+            The metrics of the flow.
+
+        Raises:
+            TimeoutError: the flow has not ended in time, and continues.
+            StepError: a step failed. Any failure is raised as :func:`millstream.run` raises it; a second
+                call returns the last metrics instead.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("ticks")
+            >>> ticks = flow.source("ticks", ms.generate(lambda: range(3)))
+            >>> ticks.sink("out", ms.testing.discard())
+            >>> running = flow.start()
+            >>> running.wait().step("out")["items_in"]
+            3
+        """
+        if self._ended is not None:
+            return self._ended
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            left = LOOK_SECONDS if until is None else max(0.0, until - monotonic())
+            if self._native.ended_within(min(LOOK_SECONDS, left)):
+                break
+            if until is not None and left <= 0:
+                raise TimeoutError(f"the flow has not ended within {timeout} s")
+        last = self._native.report()
+        self._ended = last
+        try:
+            ended = self._native.finish()
+        finally:
+            if self._observer is not None:
+                self._observer.stop()
+        if ended is not None:
+            self._ended = ended
+        if self._ended is None:
+            raise RuntimeError("another thread has waited for the flow")
+        return self._ended
+
+    def report(self) -> Report:
+        """Returns the metrics of the steps so far. They are published every 100 ms; all are there at the
+        end.
+
+        Returns:
+            The metrics.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow = ms.Flow("ticks")
+            >>> ticks = flow.source("ticks", ms.generate(lambda: range(3)))
+            >>> ticks.sink("out", ms.testing.discard())
+            >>> running = flow.start()
+            >>> _ = running.wait()
+            >>> running.report().step("out")["items_in"]
+            3
+        """
+        report = self._ended or self._native.report()
+        return self.wait() if report is None else report
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        self.stop()
+        try:
+            self.wait()
+        except Exception:
+            # The exception of the block says more than a later one of the flow.
+            if error is None:
+                raise

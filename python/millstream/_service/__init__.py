@@ -1,0 +1,1 @@
+"""Services: components, calls, the command, tests as data."""

@@ -1,0 +1,29 @@
+"""How the commands of services report errors: one line, after the traceback of a component that raised."""
+
+from __future__ import annotations
+
+import sys
+
+from .._errors.command import users_frames
+from .._errors.flow import ServiceError
+
+__all__ = ["failed", "print_error"]
+
+
+def print_error(verb: str, message: str, code: int) -> int:
+    """Prints an error on one line of standard error."""
+    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def failed(verb: str, error: Exception) -> int:
+    """Prints the traceback of the component, and one line with the error."""
+    cause = error.__cause__ or error
+    frames = users_frames(cause.__traceback__)
+    if frames is not None:
+        import traceback
+
+        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
+        print("".join(shown.format()), file=sys.stderr, end="")
+    ours = isinstance(error, (ServiceError, OSError))
+    return print_error(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)

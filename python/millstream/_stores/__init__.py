@@ -1,0 +1,1 @@
+"""Journals and queues of this process."""

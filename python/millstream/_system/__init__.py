@@ -1,0 +1,1 @@
+"""Systems of services in one file, and their supervisor."""

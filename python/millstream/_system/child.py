@@ -1,0 +1,195 @@
+"""A process of a system of services whose components are Python: a thread for each of its services.
+
+It reads one line of JSON from standard input, which names the services to run, and ends at the end of that
+input: so it ends also when the supervisor is killed. It writes the status of each service to a file of the
+state directory, ``SERVICE.json``. Programs in Rust do the same (``millstream::service::system``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _millstream
+from .._errors.command import UsageError
+from .._errors.flow import ServiceError
+from .._service.failures import failed, print_error
+from .._service.load import load
+from .._service.options import Hooks, Retention
+from .gateway import GatewayPart
+
+__all__ = ["main"]
+
+#: How often the files of the services are written, in seconds.
+EVERY_S = 0.2
+#: Over how many seconds a rate is taken.
+RATE_S = 3.0
+
+
+class Part(threading.Thread):
+    """One service, on its thread."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        super().__init__(name=order["name"], daemon=True)
+        self.order = order
+        self.component = load(order["component"])
+        self.stopper = _millstream.Stopper()
+        self.meter = _millstream.Meter()
+        self.waits_for: str | None = None
+        self.code: int | None = None
+        self.calls: deque[tuple[float, int]] = deque()
+        self.written = ""
+
+    def run(self) -> None:
+        try:
+            self.serve()
+            self.code = 0
+        except BaseException as error:  # a component may end by SystemExit too
+            self.code = 1
+            if isinstance(error, Exception):
+                failed(f"service {self.name}", error)
+            else:
+                print_error(f"service {self.name}", f"ended by {type(error).__name__}", 1)
+
+    def serve(self) -> None:
+        from ..service import serve
+
+        order = self.order
+        retention = Retention(order["retain_bytes"], order["retain_age_s"], order["retain_for_cursors"])
+        serve(
+            self.component,
+            order["inputs"],
+            out=order["out"],
+            wait=order["wait"],
+            on_error=order["on_error"],
+            dead_letters=order["dead_letters"],
+            on_difference=order["on_difference"],
+            accept_differences=order["accept_differences"],
+            rebuild=order["rebuild"],
+            snapshot_every=order["snapshot_every"],
+            sync=order["sync"],
+            wait_follower=order["wait_follower"],
+            hooks=Hooks(self.stopper, self.meter, retention, order["cores"], self.note_missing),
+            wait_for_inputs=True,
+        )
+
+    def note_missing(self, missing: Sequence[str]) -> None:
+        """Notes which input the service waits for, for its status."""
+        self.waits_for = missing[0] if missing else None
+
+    def stop(self) -> None:
+        self.stopper.stop()
+
+    def status(self) -> dict[str, Any]:
+        """The answer to a request for the status of the system."""
+        (calls, ticks, skipped, dead_letters), positions = self.meter.read()
+        now = time.monotonic()
+        while len(self.calls) > 1 and now - self.calls[0][0] > RATE_S:
+            self.calls.popleft()
+        self.calls.append((now, calls + ticks))
+        (before, few), (after, many) = self.calls[0], self.calls[-1]
+        state = "starting" if positions is None else "running"
+        return {
+            "pid": os.getpid(),
+            "state": state if self.waits_for is None else f"waiting for {self.waits_for}",
+            "calls": calls,
+            "ticks": ticks,
+            "skipped": skipped,
+            "dead_letters": dead_letters,
+            "calls_per_s": round((many - few) / (after - before), 1) if after > before else 0.0,
+            "positions": dict(zip(self.order["inputs"], positions or [], strict=False)),
+        }
+
+    def write(self, state: str) -> None:
+        text = json.dumps(self.status())
+        if text != self.written:
+            self.written = text
+            path = os.path.join(state, f"{self.name}.json")
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(f"{path}.new", path)
+
+
+class Log:
+    """Standard output or standard error, which goes to the supervisor. After that was killed, output
+    is lost; it is no fault of the component, whose call is not skipped."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except BrokenPipeError:
+            pass
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def main() -> int:
+    """Runs the orders of standard input until it ends."""
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        line = stdin.readline()
+    if not line:
+        return print_error("service up", "this program is started by `millstream service up`", 2)
+    order = json.loads(line)
+    sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
+    try:
+        parts: list[Part | GatewayPart] = [Part(part) for part in order["services"]]
+        if "gateway" in order:
+            parts.append(GatewayPart(order["gateway"]))
+    except UsageError as error:
+        return print_error("service up", str(error), 2)
+    except ServiceError as error:
+        return failed("service up", error)
+    asked = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked.set())
+    for part in parts:
+        part.start()
+    deadline: float | None = None
+    while any(part.is_alive() for part in parts):
+        readable, _, _ = select.select([] if asked.is_set() else [0], [], [], EVERY_S)
+        if readable and not os.read(0, 4096):
+            asked.set()
+        if any(part.code is not None for part in parts):
+            asked.set()  # services of one process end together
+        if asked.is_set() and deadline is None:
+            deadline = time.monotonic() + order["stop_s"]
+            for part in parts:
+                part.stop()
+        if deadline is not None:
+            for part in parts:
+                part.join(0.01)
+        for part in parts:
+            part.write(order["state"])
+        if deadline is not None and time.monotonic() > deadline:
+            busy = ", ".join(part.name for part in parts if part.is_alive())
+            limit = f"{order['stop_s']:g} s"
+            text = f"the call of {busy} has not ended within {limit} (stop); the next start makes it again"
+            print_error("service up", text, 1)
+            sys.stdout.flush()
+            os._exit(1)
+    for part in parts:
+        part.write(order["state"])
+    return max(part.code or 0 for part in parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -39,6 +39,10 @@ def verb(arguments: list[str]) -> int:
         from ._service.command import service
 
         return service(arguments[1:])
+    if arguments[:1] == ["new"]:
+        from ._new.command import new_folder
+
+        return new_folder(arguments[1:])
     return native(arguments)
 
 

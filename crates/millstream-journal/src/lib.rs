@@ -37,6 +37,8 @@ pub mod contention;
 mod copies;
 mod core;
 mod error;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod file_system;
 mod format;
 mod host;
 mod journal;

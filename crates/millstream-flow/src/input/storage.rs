@@ -4,29 +4,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use millstream_journal::file_system::{FileSystem, Kind};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
-
-/// The types of file systems of one machine, by the numbers of statfs(2). Others may be shared by machines.
-#[cfg(target_os = "linux")]
-const OF_ONE_MACHINE: [u64; 13] = [
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // Btrfs
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
-    0x794c_7630, // overlayfs
-    0x2fc1_2fc1, // ZFS
-    0xf2f5_2010, // F2FS
-    0xca45_1a4e, // bcachefs
-    0x3153_464a, // JFS
-    0x5265_4973, // ReiserFS
-    0x4d44,      // FAT
-    0x2011_bab0, // exFAT
-];
-/// FUSE: its inodes may be others at each look.
-#[cfg(target_os = "linux")]
-const FUSE: u64 = 0x6573_5546;
 
 /// Where a file or directory is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,20 +50,11 @@ impl Place {
 }
 
 /// Whether the file system may be one that machines share, and whether its inodes stay.
-#[cfg(target_os = "linux")]
 fn file_system(path: &Path) -> (bool, bool) {
-    match rustix::fs::statfs(path) {
-        Ok(found) => {
-            let kind = found.f_type as u64 & 0xffff_ffff;
-            (!OF_ONE_MACHINE.contains(&kind), kind != FUSE)
-        }
-        Err(_) => (true, true),
+    match FileSystem::of(path).kind {
+        Kind::User => (true, false),
+        kind => (kind == Kind::Shared, true),
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn file_system(_: &Path) -> (bool, bool) {
-    (true, true)
 }
 
 /// The id of the running system: another one after each start of the machine.

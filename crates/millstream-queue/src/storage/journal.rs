@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
 use millstream_journal::chain;
+#[cfg(target_os = "linux")]
+use millstream_journal::file_system::FileSystem;
 use millstream_journal::storage::{Mapped, create_dir_durably};
 use millstream_journal::{Error as Fault, Identity, Journal, Options, Sync};
 use rustix::fs::{FlockOperation, flock};
@@ -34,9 +36,6 @@ pub(crate) const CHANGES: &str = ".changes";
 const RECORD_BYTES_MAX: u32 = 1 << 28;
 /// What a change has besides the record of a queue, with some margin.
 const CHANGE_BYTES: u32 = 1 << 10;
-/// `BTRFS_SUPER_MAGIC` of Linux.
-#[cfg(target_os = "linux")]
-const BTRFS: u64 = 0x9123_683e;
 /// A segment holds at least this many records of the largest size, so that little of it stays unused.
 const RECORDS_PER_SEGMENT_MIN: u64 = 8;
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -244,11 +243,11 @@ fn create_folder(folder: &Path) -> Result<(), Fault> {
 /// none.
 #[cfg(target_os = "linux")]
 fn update_in_place(folder: &Path) {
-    use rustix::fs::{IFlags, fstatfs, ioctl_getflags, ioctl_setflags};
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
     let Ok(directory) = File::open(folder) else {
         return;
     };
-    if fstatfs(&directory).is_ok_and(|found| found.f_type as u64 == BTRFS) {
+    if FileSystem::of(folder).name == "btrfs" {
         // If this is refused, a full disk is an error, as for any journal on btrfs.
         let _refused = ioctl_getflags(&directory)
             .and_then(|flags| ioctl_setflags(&directory, flags | IFlags::NOCOW));

@@ -32,8 +32,8 @@ use super::stored_position;
 use crate::cluster::CommitId;
 use crate::input::InputId;
 use crate::key::Shards;
+use crate::saved::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE, shard_at};
 use crate::source::Position;
-use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE, shard_at};
 
 const REBASE: u8 = 2;
 const DROP: u8 = 3;

@@ -2,12 +2,12 @@
 //!
 //! | part | what it knows |
 //! |---|---|
-//! | [`Lifecycle`] | whether the run continues, and what ended it |
-//! | [`Epochs`] | the epoch of the sources, and which one is the last |
-//! | [`Load`] | what is in flight to each worker, and why sources pause |
-//! | [`Figures`] | what reports and views show |
-//! | [`Ends`] | which threads have begun and ended |
-//! | [`Wakers`] | how to wake the workers of this process |
+//! | `Lifecycle` | whether the run continues, and what ended it |
+//! | `Epochs` | the epoch of the sources, and which one is the last |
+//! | `Load` | what is in flight to each worker, and why sources pause |
+//! | `Figures` | what reports and views show |
+//! | `Ends` | which threads have begun and ended |
+//! | `Wakers` | how to wake the workers of this process |
 //!
 //! A part is shared by itself: its user holds the part and not the others.
 
@@ -47,7 +47,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// The state of a run of one process, which nobody watches.
+    /// The state of a run of one process that is not watched.
     pub(crate) fn new(workers: usize, release: Option<Wrapper>) -> Self {
         Control::of(Figures::new(0..workers), None, release)
     }

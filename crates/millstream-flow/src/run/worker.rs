@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -12,14 +13,13 @@ use timely::worker::Worker;
 
 use crate::checkpoint::{CommitNotice, EpochPart, Resume, WorkerCheckpoint};
 use crate::clock::{Clock, now_ns};
-use crate::control::{Control, Epochs, Lifecycle, Load, Wakers};
+use crate::control::{Control, Lifecycle, Load, Wakers};
 use crate::dataflow::build::{Deadline, Epoch, WorkerBuild};
 use crate::dataflow::context::WorkerContext;
 use crate::dataflow::edge::Form;
 use crate::dataflow::plan::Plan;
 use crate::error::FlowError;
 use crate::metrics::StepMetrics;
-use crate::metrics::figures::Figures;
 use crate::mutex::lock;
 use crate::panics::caught;
 use crate::poller::Poller;
@@ -145,11 +145,7 @@ fn work(
     // No item is read before everything is open on all workers: a flow that cannot start takes no input, and
     // workers that share a file share it from the start.
     control.ends.worker_built();
-    while !control.ends.all_built() {
-        poller
-            .wait(Some(LONGEST_SLEEP))
-            .map_err(|e| io_error(e.into()))?;
-    }
+    await_others(&control, &mut poller).map_err(|e| io_error(e.into()))?;
     let mut cycle = Cycle {
         conductor: (index == 0)
             .then(|| options.rehearsal.as_ref()?.conductor())
@@ -158,9 +154,7 @@ fn work(
         context,
         shared: control.load.has_peers(),
         life: Arc::clone(&control.life),
-        epochs: Arc::clone(&control.epochs),
         load: Arc::clone(&control.load),
-        figures: Arc::clone(&control.figures),
         wakers: Arc::clone(&control.wakers),
         sources,
         alarm,
@@ -180,6 +174,14 @@ fn work(
     Ok(())
 }
 
+/// Waits until all workers have opened their connectors, or the run has failed.
+fn await_others(control: &Control, poller: &mut Poller) -> io::Result<()> {
+    while !control.ends.all_built() {
+        poller.wait(Some(LONGEST_SLEEP))?;
+    }
+    Ok(())
+}
+
 /// The state of a worker's loop.
 struct Cycle<'a> {
     /// Decides the next event, on the first worker of a replay.
@@ -187,9 +189,7 @@ struct Cycle<'a> {
     worker: &'a mut Worker,
     context: &'a Rc<RefCell<WorkerContext>>,
     life: Arc<Lifecycle>,
-    epochs: Arc<Epochs>,
     load: Arc<Load>,
-    figures: Arc<Figures>,
     wakers: Arc<Wakers>,
     sources: Rc<RefCell<Vec<Activator>>>,
     alarm: Rc<RefCell<Option<u64>>>,
@@ -268,7 +268,8 @@ impl Cycle<'_> {
             }
         }
         if let Some(conductor) = &mut self.conductor {
-            match conductor.turn(&self.epochs, self.life.stopping()) {
+            let turn = conductor.turn(&self.context.borrow().epochs, self.life.stopping());
+            match turn {
                 Ok(false) => {}
                 Ok(true) => return Duration::ZERO,
                 Err(error) => self.life.fail(error),
@@ -341,7 +342,9 @@ impl Cycle<'_> {
         let now = now_ns();
         let mut context = self.context.borrow_mut();
         if std::mem::take(&mut context.publishes) {
-            self.figures.publish(self.worker.index(), &context.metrics);
+            context
+                .figures
+                .publish(self.worker.index(), &context.metrics);
         } else if now >= self.next_report {
             self.next_report = now + interval.as_nanos() as u64;
             context.publishes = true;

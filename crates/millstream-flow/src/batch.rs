@@ -10,7 +10,7 @@ mod raw;
 
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::state::codec::Codecs;
+use crate::saved::codec::Codecs;
 
 pub use crate::data::Data;
 pub use codec::{BatchCodec, timed};

@@ -39,7 +39,6 @@ mod commit;
 mod copy;
 mod directories;
 mod division;
-pub mod durable;
 mod first_positions;
 mod fragments;
 #[doc(hidden)] // For the other crates of Millstream.
@@ -47,8 +46,6 @@ pub mod json;
 pub(crate) mod local;
 mod moved_sources;
 mod opened;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod pack;
 mod part;
 mod per_worker;
 mod record;
@@ -69,9 +66,10 @@ pub use replica::{Replica, Serving, committed_end};
 pub use rescale::{Rescaled, rescale};
 pub use store::Saved;
 
-pub use crate::state::changes::{Changes, REMOVED};
-pub use crate::state::codec::{BoxedCodec, Codec, Codecs, StateCodec};
-pub use crate::state::restore::{Restore, SavedKey};
+pub use crate::saved::changes::{Changes, REMOVED};
+pub use crate::saved::codec::{BoxedCodec, Codec, Codecs, StateCodec};
+pub use crate::saved::pack;
+pub use crate::saved::restore::{Restore, SavedKey};
 pub(crate) use begin::{ClusterStart, FlowParts, ResumedRun, resume};
 pub(crate) use commit::{Committer, SharedCommits};
 pub(crate) use part::{CommitNotice, EpochPart, PartitionPosition, WorkerCheckpoint};

@@ -14,8 +14,6 @@ pub mod journals;
 pub mod json_lines;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod numbered;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod shared_log;
 pub mod stdout;
 pub mod tcp;
 

@@ -3,9 +3,6 @@
 pub(crate) mod gathered;
 pub mod graph;
 pub(crate) mod letters;
-pub(crate) mod meeting;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod node;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod overlap;
 pub mod stream;

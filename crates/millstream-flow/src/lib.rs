@@ -16,42 +16,56 @@ pub mod clock;
 pub mod cluster;
 pub mod compression;
 mod connectors;
+pub mod control;
 pub mod data;
+mod dataflow;
 mod describe;
+pub mod durable;
 pub mod error;
 pub mod framing;
 pub mod input;
 pub mod key;
+mod letters;
+pub mod metrics;
+mod mutex;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod named;
+mod node;
 mod operators;
 pub mod outbox;
+mod panics;
 pub mod policy;
+pub mod poller;
 pub mod position;
-pub(crate) mod push;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod rehearsal;
+pub mod replay;
 mod run;
+mod saved;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod shared_log;
 pub mod sink;
 pub mod source;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod starting;
 pub mod state;
 pub mod step;
 pub mod testing;
 pub mod time;
 
-pub use checkpoint::durable;
 pub use connectors::{
     batched, channel, codec, csv, directory, files, generator, journals, json_lines, numbered,
-    shared_log, stdout, tcp,
+    stdout, tcp,
 };
 pub use describe::{graph, overlap};
-pub use operators::collect;
-pub use run::{control, metrics, poller, starting, watch};
-pub use testing::{rehearsal, replay};
-pub use time::{assign, join, window};
+pub use operators::{assign, collect, join, window};
+pub use run::watch;
 
 pub use checkpoint::Recovery;
 pub use compression::Compression;
 pub use connectors::SourceExt;
-pub use describe::stream::{Flow, Making, Pipe, Stream};
+pub use dataflow::making::Making;
+pub use describe::stream::{Flow, Pipe, Stream};
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
 pub use join::{Insert, Join, JoinAll, JoinKind};
@@ -75,8 +89,8 @@ pub use {futures_core, hdrhistogram, serde, serde_json, tokio};
 
 // For the other crates of Millstream.
 #[doc(hidden)]
+pub use dataflow::{build::Route, edge::Packets};
+#[doc(hidden)]
 pub use describe::stream;
 #[doc(hidden)]
 pub use rehearsal::Rehearsal;
-#[doc(hidden)]
-pub use run::{Packets, build::Route};

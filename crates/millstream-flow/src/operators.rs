@@ -1,12 +1,13 @@
 //! The verbs of streams, and what their steps do with a batch. Simple verbs are together in `verbs` and `keyed`; others have a file each.
-//! Windows and joins are in `time`.
 
 mod aggregates;
+pub mod assign;
 mod batches;
 pub mod calls;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod collect;
 mod debug;
+pub mod join;
 pub mod keyed;
 mod limits;
 pub mod lookups;
@@ -14,3 +15,4 @@ pub mod lookups;
 pub mod misplaced;
 mod stateful;
 pub mod verbs;
+pub mod window;

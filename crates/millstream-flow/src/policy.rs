@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Cause, Failure, chain, context, shorten};
-use crate::run::failures::Outcome;
-use crate::run::panics::Owned;
+use crate::metrics::failures::Outcome;
+use crate::panics::Owned;
 use crate::sink::{Refused, Sink, Writer};
 use crate::step::Context;
 
@@ -129,7 +129,7 @@ impl Policy {
         if self.keeps {
             cx.dead_letter(self.node);
         }
-        if let Some(failures) = cx.control.failures() {
+        if let Some(failures) = cx.control.figures.failures() {
             failures.note(&failure, self.outcome());
         }
         if cx.metrics[self.node].skipped <= LOGGED_MAX {

@@ -6,40 +6,13 @@
 //! with a wake-up.
 
 mod awaited;
-pub(crate) mod build;
-pub(crate) mod chain;
-pub(crate) mod context;
-pub mod control;
-pub(crate) mod dead_letters;
-mod departure;
-mod edge;
-pub(crate) mod edge_counts;
-pub(crate) mod failures;
-mod in_flight;
-pub(crate) mod lag;
-pub(crate) mod making;
+mod flow;
 mod members;
-pub mod metrics;
-mod opening;
 mod options;
-pub(crate) mod pace;
-mod packet;
-pub(crate) mod panics;
-pub(crate) mod plan;
-pub mod poller;
-pub(crate) mod progress;
-pub(crate) mod refused;
-pub(crate) mod remote;
 mod reports;
 mod running;
-pub(crate) mod segment;
 mod signals;
-pub(crate) mod sink;
-pub(crate) mod source;
 mod start;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod starting;
-mod statuses;
 mod version;
 mod waiting;
 #[doc(hidden)] // For the other crates of Millstream.
@@ -48,6 +21,5 @@ mod wire;
 mod worker;
 
 pub use awaited::Ending;
-pub use options::{OnMetrics, Options, Packets, WORKERS_MAX};
+pub use options::{OnMetrics, Options, WORKERS_MAX};
 pub use running::Running;
-pub(crate) use start::{run_here, start};

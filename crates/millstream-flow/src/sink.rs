@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::cluster::Membership;
+use crate::control::Control;
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::run::control::{Control, lock};
+use crate::mutex::lock;
 
 /// A file, directory or journal that only this sink may write.
 #[derive(Clone, Debug, PartialEq, Eq)]

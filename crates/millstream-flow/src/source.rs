@@ -10,10 +10,10 @@ use crate::clock::Clock;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::input::Input;
+use crate::metrics::lag::Lag;
 use crate::policy::{OnError, Policy};
-use crate::run::lag::Lag;
-use crate::run::poller::Io;
-use crate::run::starting::Starting;
+use crate::poller::Io;
+use crate::starting::Starting;
 use crate::step::Context;
 
 pub use crate::position::{Position, PositionError};
@@ -293,11 +293,11 @@ impl Events<'_> {
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn quiet(&self) -> bool {
-        self.cx.control.quiet()
+        self.cx.control.load.quiet()
     }
     /// Whether the run has other processes.
     pub(crate) fn beyond_this_process(&self) -> bool {
-        self.cx.control.others().is_some()
+        self.cx.control.load.others().is_some()
     }
     /// Reports input from which no item can be made, `item` as text. [`SourceSettings::on_error`] decides what happens.
     ///

@@ -10,32 +10,31 @@
 
 mod agenda;
 pub(crate) mod backlog;
-pub(crate) mod changes;
-pub mod codec;
 mod growing;
 mod in_turn;
 mod keyed;
 mod logic;
 mod plain;
-pub(crate) mod restore;
 mod step;
 mod table;
 mod timers;
 
-pub use changes::{Changes, REMOVED};
 pub use growing::Growing;
 pub use in_turn::InTurn;
 pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};
-pub use restore::{Restore, SavedKey};
 pub use timers::{Due, Timer, Timers, Ttl, WithTimers, WithTimersCodec};
 
 pub(crate) use logic::ByLogic;
 pub(crate) use plain::Plain;
 pub(crate) use step::KeyedStep;
 
-use crate::checkpoint::{BoxedCodec, Codecs};
+pub use crate::saved::changes::{Changes, REMOVED};
+pub use crate::saved::codec;
+pub use crate::saved::restore::{Restore, SavedKey};
+
 use crate::error::Cause;
+use crate::saved::codec::{BoxedCodec, Codecs};
 use crate::time::{NEVER, Timed};
 
 /// A moment in both kinds of time, nanoseconds each.

@@ -29,11 +29,12 @@
 
 use std::sync::Arc;
 
+use crate::control::Control;
 use crate::error::{Failure, FlowError};
 use crate::key::{Place, Shards};
-use crate::run::control::{Control, Current};
-pub use crate::run::metrics::StateSize;
-use crate::run::metrics::StepMetrics;
+pub use crate::metrics::StateSize;
+use crate::metrics::StepMetrics;
+use crate::metrics::current::Current;
 use crate::state::{Changes, Restore};
 use crate::time::{BEFORE_ALL, NEVER};
 
@@ -74,7 +75,7 @@ impl Context {
         control: Arc<Control>,
     ) -> Self {
         Context {
-            shown: control.current_of(worker),
+            shown: control.figures.current_of(worker),
             worker,
             workers,
             shards: Shards::default(),

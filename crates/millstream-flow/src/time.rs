@@ -12,10 +12,6 @@
 //! of a partition's own, an item that is not late always arrives in time. (The exception is a partition that
 //! was excluded because it was idle.) The idea of watermarks is that of MillWheel (Akidau et al., VLDB 2013).
 
-pub mod assign;
-pub mod join;
-pub mod window;
-
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::key::{self, Key};
-use crate::state::codec::{BoxedCodec, Codecs, StateCodec};
+use crate::saved::codec::{BoxedCodec, Codecs, StateCodec};
 use crate::time::Timed;
 
 /// Writes and reads the batches of one edge.

@@ -17,13 +17,13 @@ use super::sinks::Sinks;
 use super::sources::Sources;
 use super::store::{Store, failed};
 use crate::cluster::{Event, JoinStopped, Joined, Membership, StateOffer};
-use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{FlowError, chain};
 use crate::key::Shards;
 use crate::named::{FRESH, RESET_CLOCK, drop_state, shards};
-use crate::run::panics::in_step;
+use crate::node::{Node, NodeId, open_error};
+use crate::panics::in_step;
+use crate::saved::codec::Codecs;
 use crate::source::{Beginning, Position, Recording};
-use crate::state::codec::Codecs;
 
 /// The recordings of the sources of a run, which are notified of commits, with the nodes of their sources.
 pub(crate) type Recordings = Vec<(NodeId, Arc<dyn Recording>)>;

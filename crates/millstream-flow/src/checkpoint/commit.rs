@@ -21,12 +21,12 @@ use super::store::Store;
 use super::{CommitNotice, Crash, EpochPart, Recovery};
 use crate::clock::{Clock, now_ns};
 use crate::cluster::Raise;
-use crate::describe::node::{Node, open_error};
+use crate::control::{Control, Phase};
 use crate::error::FlowError;
-use crate::run::control::{Control, Phase};
-use crate::run::panics::{caught, in_step};
-use crate::run::progress::CommitTimer;
-use crate::run::refused::SinkLetters;
+use crate::letters::SinkLetters;
+use crate::metrics::progress::CommitTimer;
+use crate::node::{Node, open_error};
+use crate::panics::{caught, in_step};
 
 mod refused;
 mod shared;
@@ -130,16 +130,16 @@ impl Committer {
         let commit = || "commit".to_owned();
         let worked = caught(commit, || self.work(notices));
         let worked = worked.and_then(|worked| worked);
-        worked.unwrap_or_else(|error| self.control.fail(error));
+        worked.unwrap_or_else(|error| self.control.life.fail(error));
         let passed_on = caught(commit, || self.pass_on_refused());
         let passed_on = passed_on.and_then(|passed_on| passed_on);
-        passed_on.unwrap_or_else(|error| self.control.fail(error));
+        passed_on.unwrap_or_else(|error| self.control.life.fail(error));
         let finished = caught(commit, || self.sinks.finish(&self.nodes));
-        finished.unwrap_or_else(|error| self.control.fail(error));
+        finished.unwrap_or_else(|error| self.control.life.fail(error));
         if !self.control.aborted()
             && let Err(error) = write_stopped(self.store.dir(), self.commit.epoch)
         {
-            self.control.fail(error);
+            self.control.life.fail(error);
         }
     }
 
@@ -154,15 +154,15 @@ impl Committer {
         };
         let mut since = now_ns();
         let had_ended = self.commit.finished;
-        let progress = &self.control.progress;
+        let progress = &self.control.figures.progress;
         progress.begin_epochs(self.base, self.options.epoch);
         while !self.is_over(&pending) {
             let left = self.left(since);
-            let may_raise = self.control.epoch() == pending.epoch_of_run
+            let may_raise = self.control.epochs.epoch() == pending.epoch_of_run
                 && self.shared.as_ref().is_none_or(SharedCommits::may_raise);
             if let Some(has_output) = self.drained(&mut pending, may_raise, had_ended) {
                 self.end(has_output);
-            } else if may_raise && (left.is_zero() || self.control.take_commit_request()) {
+            } else if may_raise && (left.is_zero() || self.control.epochs.take_commit_request()) {
                 since = now_ns();
                 self.raise(Raise::Next);
             }
@@ -174,7 +174,7 @@ impl Committer {
             match notices.recv_timeout(wait) {
                 Ok(CommitNotice::Part(part)) => pending.add(part),
                 Ok(CommitNotice::WorkerEnded) => pending.workers_ended += 1,
-                Ok(CommitNotice::Drained) => pending.drained = self.control.is_drained(),
+                Ok(CommitNotice::Drained) => pending.drained = self.control.epochs.is_drained(),
                 Ok(CommitNotice::Cluster(event)) => self.on_event(event, &mut pending)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -182,7 +182,7 @@ impl Committer {
             if pending.drained
                 && let Some(shared) = &mut self.shared
             {
-                shared.say_drained(self.control.has_input() || !had_ended);
+                shared.say_drained(self.control.epochs.has_input() || !had_ended);
             }
             while self.may_commit() && pending.is_complete(self.roots * self.workers) {
                 self.commit(&mut pending)?;
@@ -211,9 +211,8 @@ impl Committer {
         match &mut self.shared {
             _ if !may_raise => None,
             Some(shared) => shared.take_drained(),
-            None => {
-                std::mem::take(&mut pending.drained).then(|| self.control.has_input() || !had_ended)
-            }
+            None => std::mem::take(&mut pending.drained)
+                .then(|| self.control.epochs.has_input() || !had_ended),
         }
     }
 
@@ -243,9 +242,9 @@ impl Committer {
     pub(super) fn apply(&mut self, raise: Raise) {
         self.timer.raised();
         match raise {
-            Raise::Next => self.control.raise_epoch(),
-            Raise::Ending => self.control.end_after_epoch(),
-            Raise::Suspending => self.control.suspend(),
+            Raise::Next => self.control.epochs.raise(),
+            Raise::Ending => self.control.epochs.end_after_epoch(),
+            Raise::Suspending => self.control.epochs.suspend(),
         }
     }
 
@@ -268,7 +267,7 @@ impl Committer {
         }
         pending.epoch_of_run += 1;
         let Some(next) = complete.next else {
-            self.control.progress.epoch_ended(None);
+            self.control.figures.progress.epoch_ended(None);
             return Ok(());
         };
         self.sync_outputs()?;
@@ -291,7 +290,7 @@ impl Committer {
         };
         let control = &self.control;
         let mut ended = || Ok(control.aborted());
-        replicated.wait(epoch, &mut ended, &|hold| control.hold_sources(hold))
+        replicated.wait(epoch, &mut ended, &|hold| control.load.hold_sources(hold))
     }
 
     /// Collects the parts of the next epoch, which is complete.
@@ -308,9 +307,9 @@ impl Committer {
             self.add_part(&part, &mut next, &mut places);
             changes.extend(part.changes);
         }
-        let ends = is_last && self.control.phase() == Phase::Ending;
+        let ends = is_last && self.control.epochs.phase() == Phase::Ending;
         // A flow that had finished stays finished until it has new input.
-        next.finished = ends || (self.commit.finished && !self.control.has_input());
+        next.finished = ends || (self.commit.finished && !self.control.epochs.has_input());
         next.notify_pending = ends;
         // If only the times have advanced, nothing needs to be committed.
         let same = changes.is_empty() && next.at_the_times_of(&self.commit) == self.commit;
@@ -351,7 +350,10 @@ impl Committer {
         self.confirm_end()?;
         let cost = self.timer.committed(self.store.take_cost());
         let epoch = self.commit.epoch;
-        self.control.progress.epoch_ended(Some((epoch, cost)));
+        self.control
+            .figures
+            .progress
+            .epoch_ended(Some((epoch, cost)));
         tracing::debug!(
             flow = self.flow.as_str(),
             epoch,

@@ -14,11 +14,11 @@ use millstream_journal::storage::sync_entry;
 use millstream_journal::{Journal, Options};
 
 use super::directories::processes_in;
-use super::durable::unescape;
 use super::record::{Commit, OutputMarks, SinkMark};
 use super::store;
 use super::switch::interrupted;
 use crate::cluster::{CommitId, Membership};
+use crate::durable::unescape;
 use crate::error::{Cause, FlowError};
 use crate::key::{Key, Shards};
 use crate::named::drop_state;

@@ -9,9 +9,9 @@ use super::Recovery;
 use super::local::LocalPartitions;
 use super::record::{Commit, SourceMark};
 use super::sources::Sources;
-use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
-use crate::run::panics::in_step;
+use crate::node::{Node, open_error};
+use crate::panics::in_step;
 
 /// Returns the names of the sources that the flow has read, in this process or in another one.
 pub(super) fn known_sources(commit: &Commit, options: &Recovery) -> HashSet<String> {

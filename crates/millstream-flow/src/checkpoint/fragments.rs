@@ -13,7 +13,7 @@ use std::ops::Range;
 use millstream_journal::Reader;
 
 use crate::error::Cause;
-use crate::state::changes::VERSION;
+use crate::saved::changes::VERSION;
 
 /// The kind of a fragment.
 pub(super) const FRAGMENT: u8 = 7;

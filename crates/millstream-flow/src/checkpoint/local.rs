@@ -10,11 +10,11 @@ use super::record::{Commit, SourceMark};
 use super::resume::rename_saved;
 use super::sources::Sources;
 use super::store::failed;
-use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::input::InputId;
 use crate::named::drop_state;
-use crate::run::panics::in_step;
+use crate::node::{Node, open_error};
+use crate::panics::in_step;
 
 /// The partitions that this process reads from its own machine.
 #[derive(Default)]

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use millstream_journal::storage::create_dir_durably;
 
 use super::directories::{Layout, names};
-use super::durable::handed_on::{ended, own_position};
-use super::durable::{escape, recorded_input_dir, unescape};
 use super::record::{Commit, Division, SourceMark};
 use super::store::failed;
+use crate::durable::handed_on::{ended, own_position};
+use crate::durable::{escape, recorded_input_dir, unescape};
 use crate::error::{Cause, FlowError};
 
 /// In the name of a list that process 0 keeps: the number of the process follows. No name of a source has it.

@@ -7,7 +7,7 @@ use super::record::TimeMark;
 use super::resume::Resume;
 use super::sinks::WriterId;
 use crate::cluster::Event;
-use crate::describe::node::NodeId;
+use crate::node::NodeId;
 use crate::source::Position;
 
 /// The position of a partition of a source.

@@ -4,7 +4,7 @@
 use super::{Changes, REMOVED, Restore};
 use crate::error::{Cause, FlowError};
 use crate::key::{Key, Shards, key_of_worker};
-use crate::state::codec::MESSAGE_PACK;
+use crate::saved::codec::MESSAGE_PACK;
 
 /// The state of a step on one worker.
 #[doc(hidden)] // For the other crates of Millstream.

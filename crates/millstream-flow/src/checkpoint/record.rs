@@ -24,7 +24,7 @@
 //! within a record, whose fragments do not count.
 //!
 //! Numbers are little-endian. The tag of an entry is 0 where the key was removed, 43 (`+`) where its bytes are appended to the state
-//! in the last entry of the key before it, else the encoding of the state (see [`codec`](super::codec)). Keys are MessagePack.
+//! in the last entry of the key before it, else the encoding of the state (see [`codec`](crate::saved::codec)). Keys are MessagePack.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,8 @@ use super::stored_position;
 use crate::cluster::CommitId;
 use crate::input::InputId;
 use crate::key::Shards;
+use crate::saved::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE, shard_at};
 use crate::source::Position;
-use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE, shard_at};
 
 const REBASE: u8 = 2;
 const DROP: u8 = 3;

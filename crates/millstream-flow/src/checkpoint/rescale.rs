@@ -23,7 +23,7 @@ use crate::clock::now_ns;
 use crate::cluster::{CommitId, Membership, resolve};
 use crate::error::{Cause, FlowError};
 use crate::key::worker_of;
-use crate::state::changes::Changes;
+use crate::saved::changes::Changes;
 
 const NOTHING_YET: &str = "the flow has committed nothing yet";
 

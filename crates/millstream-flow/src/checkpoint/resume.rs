@@ -6,9 +6,9 @@ use super::record::{Commit, SourceMark};
 use super::store::Saved;
 use crate::error::FlowError;
 use crate::key::Shards;
+use crate::saved::codec::Codecs;
+use crate::saved::restore::{SavedKey, SavedStates};
 use crate::source::Position;
-use crate::state::codec::Codecs;
-use crate::state::restore::{SavedKey, SavedStates};
 use crate::time::BEFORE_ALL;
 
 /// The point from which a run resumes.

@@ -10,10 +10,10 @@ use super::Recovery;
 use super::division::Ownership;
 use super::record::{Commit, SinkMark};
 use crate::cluster::Membership;
-use crate::describe::node::{Node, NodeId, open_error};
+use crate::control::Control;
 use crate::error::{Cause, FlowError};
-use crate::run::control::Control;
-use crate::run::panics::in_step;
+use crate::node::{Node, NodeId, open_error};
+use crate::panics::in_step;
 use crate::sink::{OutputRun, Refused, Scope, Sink, Token};
 
 /// A writer of a sink: the node that ends a stream, or a step with dead letters.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::describe::node::NodeId;
 use crate::error::Cause;
-use crate::run::starting::Starting;
+use crate::node::NodeId;
 use crate::source::{Beginning, NewPartitions, Position, Recording, Source, SourceSettings};
+use crate::starting::Starting;
 
 /// A source of any type of batch.
 pub(crate) trait ErasedSource: Send + Sync {

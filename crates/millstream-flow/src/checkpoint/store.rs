@@ -24,9 +24,9 @@ use super::record::{self, Commit, Entry, Record};
 use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
 use crate::key::Shards;
-use crate::run::progress::CommitCost;
-use crate::state::changes::{ADDED, Changes, GROUPS, REMOVED};
-use crate::state::restore::SavedKey;
+use crate::metrics::progress::CommitCost;
+use crate::saved::changes::{ADDED, Changes, GROUPS, REMOVED};
+use crate::saved::restore::SavedKey;
 
 /// The size of a segment of the state journal.
 pub(super) const SEGMENT_BYTES: u64 = 16 << 20;

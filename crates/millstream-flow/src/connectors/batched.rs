@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::run::poller::Io;
+use crate::poller::Io;
 use crate::source::{Growing, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source with a largest number of items in a batch. See

@@ -33,9 +33,10 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::batch::Data;
 use crate::clock::now_ns;
+use crate::control::Control;
 use crate::error::Cause;
-use crate::run::control::{Control, lock};
-use crate::run::poller::{Io, Wake};
+use crate::mutex::lock;
+use crate::poller::{Io, Wake};
 use crate::sink::{Sink, Writer};
 use crate::source::{Events, Next, Partition, Position, Source, SourceSettings};
 

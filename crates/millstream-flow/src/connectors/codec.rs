@@ -11,12 +11,12 @@ use std::sync::Arc;
 use crate::batch::Data;
 use crate::batch::Kind;
 use crate::cluster::Membership;
+use crate::control::Control;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
+use crate::metrics::lag::Lag;
 use crate::policy::OnError;
-use crate::run::control::Control;
-use crate::run::lag::Lag;
-use crate::run::poller::Io;
+use crate::poller::Io;
 use crate::sink::{Forwarding, Output, Refused, Sink, Token, Transactional, Writer};
 use crate::source::{
     Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,

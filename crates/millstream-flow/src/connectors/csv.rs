@@ -48,7 +48,7 @@ use crate::connectors::files::{self, WriteFile, resume};
 use crate::connectors::format::Format;
 use crate::error::Cause;
 use crate::input::{Input, of_machine};
-use crate::run::poller::Io;
+use crate::poller::Io;
 use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
 use partition::CsvPartition;
 use place::CsvPath;

@@ -44,9 +44,9 @@ use crate::error::{Cause, context};
 use crate::framing::Framing;
 use crate::input::listing::{Found, scan};
 use crate::input::{Input, of_machine};
-use crate::run::control::lock;
-use crate::run::lag::Lag;
-use crate::run::poller::Io;
+use crate::metrics::lag::Lag;
+use crate::mutex::lock;
+use crate::poller::Io;
 use crate::source::{
     Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
 };

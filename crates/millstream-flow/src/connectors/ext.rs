@@ -1,14 +1,14 @@
 //! Methods that every source has: each wraps the source in another one.
 
 use crate::batch::Raw;
-use crate::checkpoint::durable::Durable;
 use crate::connectors::batched::Batched;
+use crate::durable::Durable;
 use crate::source::Source;
 
 /// Wraps a source to record its input or to bound its batches.
 pub trait SourceExt<B>: Source<B> + Sized {
     /// Records the input of this source in the state directory before it is processed: see
-    /// [`durable`](crate::checkpoint::durable).
+    /// [`durable`](crate::durable).
     fn durable(self) -> Durable<Self>
     where
         B: Raw,

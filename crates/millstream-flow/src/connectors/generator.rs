@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::Data;
 use crate::clock::now_ns;
 use crate::error::Cause;
-use crate::run::poller::Io;
+use crate::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Source};
 
 /// A source whose items a function makes from their numbers. See [`from_fn`].

@@ -24,19 +24,19 @@ use std::sync::{Arc, Mutex, Weak};
 
 use millstream_journal::{
     Bookmark, Cursor, CursorMode, Error as JournalError, Journal, Options, Reader, Sync,
-    Writer as Appender,
 };
 
 use crate::clock::now_ns;
 use crate::cluster::Membership;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
+use crate::control::Control;
 use crate::error::{Cause, chain};
 use crate::framing::{Frames, Origin};
 use crate::input::{Input, of_machine};
-use crate::run::control::{Control, lock};
-use crate::run::lag::Lag;
-use crate::run::poller::Io;
+use crate::metrics::lag::Lag;
+use crate::mutex::lock;
+use crate::poller::Io;
+use crate::shared_log::{Appending, CurrentLog, SharedLog};
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{
     Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
@@ -392,24 +392,6 @@ impl Transactional for AppendJournal {
     }
     fn finish(&self) {
         self.journal.end_commits();
-    }
-}
-
-/// A journal as a shared log.
-#[doc(hidden)] // For the other crates of Millstream.
-pub struct Appending(pub Appender);
-
-impl Log for Appending {
-    type Batch = Frames;
-
-    fn append(&mut self, batch: &mut Frames) -> Result<(), Cause> {
-        self.0.append_many(batch.iter())?;
-        batch.spans.clear();
-        batch.data.clear();
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<u64, Cause> {
-        Ok(self.0.journal().next()?)
     }
 }
 

@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::connectors::tcp::TcpSink;
+use crate::control::Control;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing};
+use crate::mutex::lock;
 use crate::named::DROP_STATE;
-use crate::run::control::{Control, lock};
 use crate::sink::{Scope, Sink, Token, Transactional, Writer};
 
 /// The number of bytes of a message number.

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::connectors::codec::{Encoded, display, encode};
+use crate::control::Control;
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::run::control::Control;
 use crate::sink::{Sink, Writer};
 
 /// Standard output, for frames that are lines of text. See [`stdout`].

@@ -16,10 +16,10 @@ use mio::net::{TcpListener, TcpStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::now_ns;
+use crate::control::Control;
 use crate::error::{Cause, context};
 use crate::framing::{Cutter, Frames, Framing, encode};
-use crate::run::control::Control;
-use crate::run::poller::{Io, Readiness};
+use crate::poller::{Io, Readiness};
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
 

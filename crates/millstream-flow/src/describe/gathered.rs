@@ -8,15 +8,15 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::describe::node::{DescribedEdge, EdgeId, NodeId, open_error};
+use crate::dataflow::build::{Outlet, Reader, Root, Route, SegmentBuild};
+use crate::dataflow::plan::Plan;
+use crate::dataflow::push::Push;
+use crate::dataflow::segment::arrival_root;
+use crate::dataflow::sink::Drain;
 use crate::error::{Failure, FlowError};
 use crate::key::Shards;
-use crate::push::Push;
-use crate::run::build::{Outlet, Reader, Root, Route, SegmentBuild};
-use crate::run::plan::Plan;
-use crate::run::refused::Letters;
-use crate::run::segment::arrival_root;
-use crate::run::sink::Drain;
+use crate::letters::Letters;
+use crate::node::{DescribedEdge, EdgeId, NodeId, open_error};
 use crate::sink::Sink;
 
 /// A sink that is gathered in some runs.

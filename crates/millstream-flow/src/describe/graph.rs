@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 use crate::checkpoint::{
     Codecs, ErasedSink, SinkOf, Sinks, Sources, WriterId, erased_sink, erased_source,
 };
+use crate::dataflow::build::Root;
+use crate::dataflow::plan::Plan;
 use crate::describe::gathered::Gathered;
-use crate::describe::meeting;
-use crate::describe::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
 use crate::input::Input;
+use crate::letters::SinkLetters;
+use crate::node::meeting;
+use crate::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::policy::OnError;
-use crate::run::build::Root;
-use crate::run::plan::Plan;
-use crate::run::refused::SinkLetters;
+use crate::rehearsal::Rehearsal;
 use crate::sink::{Sink, Transactional};
 use crate::source::Source;
-use crate::testing::rehearsal::Rehearsal;
 
 /// Returns the replacement of a sink in a rehearsal.
 type MakeReplacement =

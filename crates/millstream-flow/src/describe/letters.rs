@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::checkpoint::WriterId;
 use crate::describe::graph::Graph;
-use crate::describe::node::NodeId;
 use crate::error::Cause;
-use crate::run::refused::{Letters, LettersTo};
+use crate::letters::{Letters, LettersTo};
+use crate::node::NodeId;
 use crate::sink::{Refused, Sink};
 
 type Announce = Box<dyn Fn(&mut Graph, NodeId)>;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::checkpoint::WriterId;
-use crate::describe::node::{Node, NodeId};
 use crate::error::FlowError;
+use crate::node::{Node, NodeId};
 use crate::sink::Output;
 
 type Inputs = Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>;

@@ -7,28 +7,25 @@ use serde::de::DeserializeOwned;
 
 use crate::batch::Batch;
 use crate::checkpoint::{Codec, WriterId};
+use crate::dataflow::build::{Outlet, Route};
+use crate::dataflow::chain::{Halves, Joined, Unread};
+use crate::dataflow::push::Push;
+use crate::dataflow::segment::arrival_root;
+use crate::dataflow::source::source_root;
 use crate::describe::gathered::{self, Gathered};
 use crate::describe::graph::{Description, Graph, Mistake, Shared};
-use crate::describe::node::{DescribedEdge, NodeId};
 use crate::error::{Failure, FlowError};
 use crate::key::Shards;
+use crate::mutex::lock;
+use crate::node::{DescribedEdge, NodeId};
+use crate::panics::{Owned, in_step};
 use crate::policy::OnError;
-use crate::push::Push;
-use crate::run::build::{Outlet, Route};
-use crate::run::chain::{Halves, Joined, Unread};
-use crate::run::control::lock;
-use crate::run::metrics::Report;
-use crate::run::panics::{Owned, in_step};
-use crate::run::plan::Plan;
-use crate::run::segment::arrival_root;
-use crate::run::source::source_root;
-use crate::run::{Options, Running, run_here, start};
 use crate::sink::Sink;
 use crate::source::Source;
 use crate::step::{Context, Each, Step};
 
+pub use crate::dataflow::making::Making;
 pub use crate::describe::letters::RefusedLetters;
-pub use crate::run::making::Making;
 
 /// A flow: sources, steps and sinks. Described once, run any number of times.
 ///
@@ -116,7 +113,7 @@ impl Flow {
     }
 
     /// Announces a type whose values are encoded: states that are saved with [recovery](crate::checkpoint), and items
-    /// that leave their process ([`Packets::Bytes`](crate::run::Packets::Bytes)).
+    /// that leave their process (`Packets::Bytes`).
     ///
     /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values
     /// that are reduced, collected or joined. Items are those of streams that are merged, redistributed or
@@ -224,72 +221,6 @@ impl Flow {
     pub fn describe(&self) -> Description {
         lock(&self.graph).describe()
     }
-
-    /// Starts the flow on threads of its own. [`Running::wait`] waits for its end, and returns what fails later.
-    ///
-    /// # Errors
-    /// A mistake in the description, as of [`check`](Self::check); an option out of range.
-    ///
-    /// ```
-    /// use millstream_flow::{Flow, Options, testing};
-    ///
-    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
-    /// flow.source("in", testing::items([1, 2])).sink("out", out.sink());
-    /// let running = flow.start(Options::default())?;
-    /// running.wait()?;
-    /// assert_eq!(out.take(), [1, 2]);
-    /// # Ok::<(), millstream_flow::FlowError>(())
-    /// ```
-    pub fn start(&self, options: Options) -> Result<Running, FlowError> {
-        start(options, |options| self.plan(options))
-    }
-
-    /// Runs the flow until all sources have ended, or a stop. Returns the metrics of the run.
-    ///
-    /// # Errors
-    /// A mistake in the description, a connector that cannot be opened, a step that fails.
-    ///
-    /// ```
-    /// use millstream_flow::{Flow, Options, testing};
-    ///
-    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
-    /// flow.source("in", testing::items([1, 2])).sink("out", out.sink());
-    /// let report = flow.run(Options::default())?;
-    /// assert!(report.step("in").is_some());
-    /// assert_eq!(out.take(), [1, 2]);
-    /// # Ok::<(), millstream_flow::FlowError>(())
-    /// ```
-    pub fn run(&self, options: Options) -> Result<Report, FlowError> {
-        self.start(options)?.wait()
-    }
-
-    /// Runs the flow as [`run`](Self::run) with one worker, on the thread that calls, where a debugger sees its steps.
-    ///
-    /// # Errors
-    /// As for [`run`](Self::run).
-    ///
-    /// ```
-    /// use millstream_flow::{Flow, Options, testing};
-    ///
-    /// let (flow, out) = (Flow::new("here"), testing::Collected::new());
-    /// let caller = std::thread::current().id();
-    /// flow.source("in", testing::items([1]))
-    ///     .map(move |_: i64| std::thread::current().id() == caller)
-    ///     .sink("out", out.sink());
-    /// flow.run_here(Options::default())?;
-    /// assert_eq!(out.take(), [true]);
-    /// # Ok::<(), millstream_flow::FlowError>(())
-    /// ```
-    #[doc(hidden)] // For the other crates of Millstream.
-    pub fn run_here(&self, options: Options) -> Result<Report, FlowError> {
-        run_here(options, |options| self.plan(options))
-    }
-
-    fn plan(&self, options: &Options) -> Result<Plan, FlowError> {
-        let rehearsal = options.rehearsal.as_deref();
-        let clustered = options.cluster.is_some();
-        lock(&self.graph).plan(rehearsal, options.recovery.is_some(), clustered)
-    }
 }
 
 /// A stream of batches, of any type. The verbs of [`Stream`] and
@@ -359,7 +290,7 @@ impl<B: Batch> Pipe<B> {
             let called = in_step(name);
             let making = Making::new(node, segment);
             let step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
-            let mut step = Owned::new(step, name, &making.control);
+            let mut step = Owned::new(step, name, &making.control.life);
             let dead_letters = making.into_dead_letters();
             segment.restore(node, &mut **step)?;
             drop(called);

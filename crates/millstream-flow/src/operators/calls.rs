@@ -40,8 +40,8 @@ use crate::describe::graph::Mistake;
 use crate::describe::stream::Stream;
 use crate::error::Cause;
 use crate::key::Key;
+use crate::mutex::lock;
 use crate::operators::keyed::KeyedStream;
-use crate::run::control::lock;
 
 use calling::Calling;
 pub use options::Calls;

@@ -24,14 +24,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::batch::{Data, key_and_value, timed};
+use crate::dataflow::build::Route;
 use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::{Key, Shards};
+use crate::mutex::lock;
 use crate::operators::verbs::each;
 use crate::policy::OnError;
-use crate::run::build::Route;
-use crate::run::control::lock;
-use crate::state::codec::Rule;
+use crate::saved::codec::Rule;
 use crate::state::{KeyLogic, KeyedStep};
 use crate::step::Step;
 use crate::time::Timed;

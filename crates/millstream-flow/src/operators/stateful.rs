@@ -24,10 +24,10 @@ use crate::batch::Data;
 use crate::error::{Cause, Failure};
 use crate::key::Key;
 use crate::operators::keyed::{KeyedStream, Untimed};
+use crate::operators::window::Outcome;
 use crate::policy::{OnError, Policy};
 use crate::state::{ByLogic, InTurn, KeyedStep, Logic, Plain, Ttl};
 use crate::step::{Context, Stateful, Step};
-use crate::time::window::Outcome;
 use crate::time::{Timed, nanos};
 
 impl<K: Key, V: Data> KeyedStream<K, V> {

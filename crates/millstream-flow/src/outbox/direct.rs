@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::now_ns;
+use crate::control::Control;
 use crate::error::{Cause, chain};
 use crate::framing::Frames;
+use crate::mutex::lock;
 use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
-use crate::run::control::{Control, lock};
 use crate::sink::{Refused, Writer};
 
 /// The part that the workers of a run share.

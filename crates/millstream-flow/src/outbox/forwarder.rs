@@ -12,6 +12,7 @@ use millstream_journal::clock::wall_ns;
 use millstream_journal::{Cursor, CursorMode, Journal, Reader, Retention};
 
 use crate::clock::now_ns;
+use crate::control::{Ends, Lifecycle};
 use crate::error::{Cause, FlowError, chain};
 use crate::framing::Frames;
 use crate::named::drop_state;
@@ -21,7 +22,6 @@ use crate::outbox::progress::{Progress, Situation};
 use crate::outbox::refusals::Parts as Divided;
 use crate::outbox::refused::RefusedLog;
 use crate::outbox::settings::{CHECK_INTERVAL, DELIVERED, STOP_NS, Settings};
-use crate::run::control::Control;
 
 /// The number of records in the outbox of a flow that does not run that are not delivered.
 pub(crate) fn undelivered(journal: &Journal) -> Result<u64, Cause> {
@@ -43,7 +43,8 @@ pub(super) struct Parts {
     pub(super) progress: Arc<Progress>,
     /// Where refused records are kept, if they become dead letters.
     pub(super) refused: Option<Arc<RefusedLog>>,
-    pub(super) control: Arc<Control>,
+    pub(super) life: Arc<Lifecycle>,
+    pub(super) ends: Arc<Ends>,
 }
 
 /// Delivers the records of an outbox.
@@ -109,12 +110,12 @@ impl Forwarder {
         let outcome = outcome
             .unwrap_or_else(|panic| Err(FlowError::panicked(self.parts.sink.clone(), &*panic)));
         if let Err(error) = outcome {
-            self.parts.control.fail(error);
+            self.parts.life.fail(error);
         }
         self.parts.progress.end();
-        let control = Arc::clone(&self.parts.control);
+        let ends = Arc::clone(&self.parts.ends);
         drop(self);
-        control.forwarder_ended();
+        ends.forwarder_ended();
     }
 
     fn work(&mut self) -> Result<(), FlowError> {
@@ -170,14 +171,14 @@ impl Forwarder {
 
     /// True if nothing more is delivered in this run.
     fn is_over(&mut self, now: Situation) -> Result<bool, FlowError> {
-        let control = &self.parts.control;
-        if control.aborted() || (now.finished && self.first >= now.committed) {
+        let life = &self.parts.life;
+        if life.aborted() || (now.finished && self.first >= now.committed) {
             return Ok(true);
         }
         if !now.finished {
             return Ok(false);
         }
-        if control.stopping() {
+        if life.stopping() {
             let since = *self.stop_seen.get_or_insert_with(now_ns);
             let is_failing = self.parts.link.failures() > 0;
             return Ok(is_failing || now_ns().saturating_sub(since) > STOP_NS);
@@ -554,7 +555,7 @@ impl Forwarder {
             .situation()
             .committed
             .saturating_sub(self.first);
-        if waiting > 0 && !self.parts.control.aborted() {
+        if waiting > 0 && !self.parts.life.aborted() {
             let (sink, address) = (self.parts.sink.as_str(), &self.parts.address);
             tracing::warn!(
                 sink,
@@ -585,6 +586,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::control::Control;
     use crate::outbox::destination::{Destination, OutboxIdentity, connector};
 
     struct Taking(Arc<Mutex<usize>>);
@@ -604,7 +606,7 @@ mod tests {
         writer.append(b"of an earlier run").unwrap();
         let control = Arc::new(Control::new(1, None));
         let settings = Settings::default();
-        let progress = Progress::new("out", "a table", 1, (settings, false), &control);
+        let progress = Progress::new("out", "a table", 1, (settings, false), &control.load);
         let taken = Arc::new(Mutex::new(0));
         let taking = Arc::clone(&taken);
         let connector = connector("a table", false, move |_: &OutboxIdentity| {
@@ -624,10 +626,11 @@ mod tests {
             settings,
             refused: None,
             progress: Arc::clone(&progress),
-            control: Arc::clone(&control),
+            life: Arc::clone(&control.life),
+            ends: Arc::clone(&control.ends),
         })
         .unwrap();
-        control.forwarder_begins();
+        control.ends.forwarder_begins();
         progress.appended(1, 11);
         writer.append(b"of this run").unwrap();
         progress.commit(2);

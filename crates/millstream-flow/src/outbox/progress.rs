@@ -1,13 +1,15 @@
 //! The progress of an outbox: what is appended, committed and delivered. Its writers, the committer and the forwarder share it.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_journal::clock::wall_ns;
 
+use crate::control::Load;
+use crate::metrics::OutboxMetrics;
+use crate::metrics::figures::Figures;
+use crate::mutex::lock;
 use crate::outbox::settings::Settings;
-use crate::run::control::{Control, lock};
-use crate::run::metrics::OutboxMetrics;
 
 /// Pauses of the sources are logged once in this time: those of a slow destination are many.
 const LOG_NS: u64 = 60_000_000_000;
@@ -19,8 +21,7 @@ pub(super) struct Progress {
     settings: Settings,
     /// Whether refused records become dead letters.
     keeps_refused: bool,
-    /// The run, which holds this.
-    control: Weak<Control>,
+    load: Arc<Load>,
 }
 
 struct State {
@@ -56,9 +57,9 @@ impl Progress {
         address: &str,
         committed: u64,
         (settings, keeps_refused): (Settings, bool),
-        control: &Arc<Control>,
+        load: &Arc<Load>,
     ) -> Arc<Self> {
-        let progress = Arc::new(Progress {
+        Arc::new(Progress {
             state: Mutex::new(State {
                 metrics: OutboxMetrics::new(sink, address),
                 committed,
@@ -73,11 +74,14 @@ impl Progress {
             changed: Condvar::new(),
             settings,
             keeps_refused,
-            control: Arc::downgrade(control),
-        });
-        let watched = Arc::clone(&progress);
-        control.watch_outbox(Box::new(move || watched.metrics()));
-        progress
+            load: Arc::clone(load),
+        })
+    }
+
+    /// Adds the metrics of the outbox to those of the run.
+    pub(super) fn publish(self: &Arc<Self>, figures: &Figures) {
+        let watched = Arc::clone(self);
+        figures.watch_outbox(Box::new(move || watched.metrics()));
     }
 
     /// Counts appended records.
@@ -247,9 +251,7 @@ impl Progress {
     }
 
     fn hold_sources(&self, hold: bool) {
-        if let Some(control) = self.control.upgrade() {
-            control.hold_sources(hold);
-        }
+        self.load.hold_sources(hold);
     }
 
     pub(super) fn metrics(&self) -> OutboxMetrics {

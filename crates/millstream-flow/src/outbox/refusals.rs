@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::mutex::lock;
 use crate::outbox::refused::RefusedLog;
-use crate::run::control::lock;
 
 /// What becomes of the records of an outbox that its destination refuses. Clones are one.
 #[derive(Clone, Default)]

@@ -16,9 +16,9 @@ use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 
 use crate::error::{Cause, context};
+use crate::mutex::lock;
 use crate::named::drop_state;
 use crate::outbox::settings::DELIVERED;
-use crate::run::control::lock;
 use crate::sink::{Refused, Token};
 
 /// What follows the name of the outbox in that of the directory. A name has no `%` that is not followed by two digits.

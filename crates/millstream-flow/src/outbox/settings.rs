@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::checkpoint::durable::escape;
+use crate::durable::escape;
 use crate::outbox::backoff::Backoff;
 
 /// Returns the directory of the outbox of sink `name` of a flow that keeps its state in `state`.

@@ -8,10 +8,10 @@ use std::time::Duration;
 use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Identity, Journal, Options};
 
-use crate::connectors::journals::Appending;
-use crate::connectors::shared_log::SharedLog;
+use crate::control::Control;
 use crate::error::{Cause, context};
 use crate::framing::Frames;
+use crate::mutex::lock;
 use crate::named::drop_state;
 use crate::outbox::backoff::Backoff;
 use crate::outbox::destination::{Connector, OutboxIdentity, check_sizes};
@@ -22,7 +22,7 @@ use crate::outbox::progress::Progress;
 use crate::outbox::refusals::Refusals;
 use crate::outbox::refused::{Marks, RefusedLog, refused_dir};
 use crate::outbox::settings::{Settings, outbox_dir};
-use crate::run::control::{Control, lock};
+use crate::shared_log::{Appending, SharedLog};
 use crate::sink::{Forwarding, OutputRun, Refused, Scope, Sink, Token, Transactional, Writer};
 
 /// The size of a segment, and about the largest record of an outbox.
@@ -185,7 +185,8 @@ impl Outbox {
             "sink \"{sink}\" ({address}): at least once while this run lasts, as the flow has no state directory"
         );
         let keeps = self.keeps_refused();
-        let progress = Progress::new(sink, &address, 0, (self.settings, keeps), control);
+        let progress = Progress::new(sink, &address, 0, (self.settings, keeps), &control.load);
+        progress.publish(&control.figures);
         let link = self.link((flow, sink), outbox, None);
         let direct = Direct::new(sink, link, progress, keeps, control);
         Arc::new(Mutex::new(direct))
@@ -424,7 +425,8 @@ impl Forwarding for Outbox {
         let (address, control) = (self.connector.describe(), Arc::clone(&run.control));
         let settings = (self.settings, refused.is_some());
         let committed = committed.length;
-        let progress = Progress::new(&run.sink, &address, committed, settings, &control);
+        let progress = Progress::new(&run.sink, &address, committed, settings, &control.load);
+        progress.publish(&control.figures);
         let forwarder = Forwarder::new(Parts {
             sink: run.sink.clone(),
             address,
@@ -433,16 +435,17 @@ impl Forwarding for Outbox {
             settings: self.settings,
             progress: Arc::clone(&progress),
             refused: refused.clone(),
-            control: Arc::clone(&control),
+            life: Arc::clone(&control.life),
+            ends: Arc::clone(&control.ends),
         })?;
-        control.forwarder_begins();
+        control.ends.forwarder_begins();
         let thread = std::thread::Builder::new().name("millstream-outbox".to_owned());
         let started = thread.spawn(move || forwarder.run());
         if let Way::Kept(kept) = &mut run.way {
             (kept.open, kept.progress) = (Some(journal), Some(progress));
         }
         started.map(drop).map_err(|error| {
-            control.forwarder_ended();
+            control.ends.forwarder_ended();
             error.into()
         })
     }

@@ -6,15 +6,15 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
+use crate::control::Lifecycle;
 use crate::error::FlowError;
-use crate::run::control::Control;
-use crate::run::metrics::Report;
+use crate::metrics::Report;
 use crate::run::running::Running;
 
 /// The end of a flow, which an asynchronous program awaits: made by `running.await` and [`Running::into_future`]. A thread waits for the flow
 /// meanwhile. When it is dropped before the end, the flow is stopped, and nothing waits for that.
 pub struct Ending {
-    control: Arc<Control>,
+    life: Arc<Lifecycle>,
     outcome: oneshot::Receiver<Result<Report, FlowError>>,
 }
 
@@ -24,13 +24,13 @@ impl IntoFuture for Running {
 
     /// Waits as [`wait`](Running::wait) does, without blocking the thread.
     fn into_future(self) -> Ending {
-        let control = self.control();
+        let life = Arc::clone(&self.control.life);
         let (ended, outcome) = oneshot::channel();
         let name = "millstream-wait".to_owned();
         let waiting = std::thread::Builder::new().name(name);
         // Without a thread the flow is dropped here, which stops it; the future is an error then.
         let _ = waiting.spawn(move || drop(ended.send(self.wait())));
-        Ending { control, outcome }
+        Ending { life, outcome }
     }
 }
 
@@ -51,6 +51,6 @@ impl Future for Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         // Without an effect after the end.
-        self.control.stop();
+        self.life.stop();
     }
 }

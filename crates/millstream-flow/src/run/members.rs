@@ -9,13 +9,13 @@ use std::thread::Builder;
 
 use crate::checkpoint::CommitNotice;
 use crate::cluster::{Event, Joined, Offer, OfferedSource, StateOffer};
-use crate::describe::node::open_error;
+use crate::control::Control;
+use crate::dataflow::plan::Plan;
 use crate::error::{DiedBefore, FlowError};
 use crate::key::Shards;
-use crate::run::control::Control;
+use crate::node::open_error;
+use crate::panics::in_step;
 use crate::run::options::Options;
-use crate::run::panics::in_step;
-use crate::run::plan::Plan;
 use crate::run::reports::report_handled;
 use crate::run::running::Running;
 use crate::run::version::executable;
@@ -74,7 +74,8 @@ pub(super) fn join(
     state: (Option<StateOffer>, Shards),
     stopping: &dyn Fn() -> bool,
 ) -> Result<Option<Joined>, FlowError> {
-    let (Some(cluster), Some(others)) = (&running.options.cluster, running.control.others()) else {
+    let (Some(cluster), Some(others)) = (&running.options.cluster, running.control.load.others())
+    else {
         return Ok(None);
     };
     let offer = offer(plan, &running.options, state)?;
@@ -104,7 +105,7 @@ pub(super) fn attend(
         what: "a thread of the cluster".to_owned(),
         cause: cause.into(),
     };
-    let reporting = Arc::clone(control);
+    let reporting = Arc::clone(&control.load);
     let thread = Builder::new().name("millstream-handled".to_owned());
     let thread = thread.spawn(move || {
         if let Some(others) = reporting.others() {
@@ -126,17 +127,17 @@ fn pass_events(
 ) {
     for event in events {
         match (event, committer) {
-            (Event::Go, _) => control.go(),
-            (Event::Handled(load), _) => control.take_report(&load),
+            (Event::Go, _) => control.ends.go(),
+            (Event::Handled(load), _) => control.load.take_report(&load),
             (Event::Status { process, status }, _) => {
-                if let Some(others) = control.others() {
+                if let Some(others) = control.load.others() {
                     others.take_status(process, status);
                 }
             }
-            (Event::Stop, _) => control.stop_here(),
-            (Event::Ended, _) => control.others_ended(),
+            (Event::Stop, _) => control.life.stop_here(),
+            (Event::Ended, _) => control.ends.others_ended(),
             (Event::Died { process, cause }, _) => {
-                control.fail_here(FlowError::Lost { process, cause });
+                control.life.fail_here(FlowError::Lost { process, cause });
             }
             // A committer that has ended has failed the flow, or has committed everything.
             (event, Some(committer)) => drop(committer.send(CommitNotice::Cluster(event))),
@@ -144,5 +145,9 @@ fn pass_events(
             (_, None) => {}
         }
     }
-    control.events_ended();
+    let process = control
+        .load
+        .others()
+        .map(|others| others.membership.process);
+    control.ends.events_ended(process.unwrap_or(0));
 }

@@ -1,58 +1,24 @@
 //! The options of a run: workers, sleep, metrics, state, clock, and the replacements of sources and sinks.
 
-use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checkpoint::Recovery;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, Membership};
+use crate::control::Wrapper;
+use crate::dataflow::edge::Packets;
 use crate::error::FlowError;
 use crate::key::Shards;
-use crate::run::control::Wrapper;
-use crate::run::failures::Traceback;
-use crate::run::metrics::Report;
-use crate::run::starting::Starting;
-use crate::testing::rehearsal::Rehearsal;
+use crate::metrics::Report;
+use crate::metrics::failures::Traceback;
+use crate::rehearsal::Rehearsal;
+use crate::starting::Starting;
 
 /// The largest number of worker threads of a flow.
 pub const WORKERS_MAX: usize = 256;
 /// Called with the metrics at an interval.
 pub type OnMetrics = Arc<dyn Fn(&Report) + Send + Sync>;
-
-/// The form of batches between operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)] // For the other crates of Millstream.
-pub enum Packets {
-    /// Unchanged, in the memory of the process: nothing is encoded.
-    InMemory,
-    /// As bytes, as between processes: each batch is encoded at the sender, also if it is sent to the same
-    /// worker, and decoded at the receiver. Each type of items on an edge must have a codec, or the run does
-    /// not start. For tests.
-    Bytes,
-}
-
-impl Packets {
-    /// The form that the environment variable `MILLSTREAM_PACKETS` names, `bytes` or `memory`; in memory if it is not set. With it a
-    /// whole test suite can run with bytes.
-    ///
-    /// # Errors
-    /// The variable has another value.
-    pub fn of_environment() -> Result<Self, FlowError> {
-        Packets::named(std::env::var_os("MILLSTREAM_PACKETS").as_deref())
-    }
-
-    fn named(value: Option<&OsStr>) -> Result<Self, FlowError> {
-        match value.map(OsStr::as_encoded_bytes) {
-            None | Some(b"memory") => Ok(Packets::InMemory),
-            Some(b"bytes") => Ok(Packets::Bytes),
-            Some(_) => Err(FlowError::Usage(format!(
-                "MILLSTREAM_PACKETS is {:?}; it must be \"bytes\" or \"memory\"",
-                value.unwrap_or_default()
-            ))),
-        }
-    }
-}
 
 /// The options of a run.
 #[derive(Clone)]
@@ -193,23 +159,6 @@ impl Options {
             asked => Err(FlowError::Usage(format!(
                 "{asked} workers requested; the number must be from 1 to {WORKERS_MAX}"
             ))),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_have_a_name_in_the_environment() {
-        let named = |value: Option<&str>| Packets::named(value.map(OsStr::new));
-        assert_eq!(named(None).unwrap(), Packets::InMemory);
-        assert_eq!(named(Some("memory")).unwrap(), Packets::InMemory);
-        assert_eq!(named(Some("bytes")).unwrap(), Packets::Bytes);
-        for wrong in ["", "byte", "Bytes"] {
-            let error = named(Some(wrong)).unwrap_err().to_string();
-            assert!(error.contains(&format!("is {wrong:?}")), "{error}");
         }
     }
 }

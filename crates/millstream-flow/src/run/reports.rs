@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::clock::now_ns;
 use crate::cluster::HandledLoad;
-use crate::run::control::Control;
-use crate::run::in_flight::IN_FLIGHT_MAX;
-use crate::run::remote::{Others, Pauses, Sums};
+use crate::control::Load;
+use crate::control::in_flight::IN_FLIGHT_MAX;
+use crate::control::remote::{Others, Pauses, Sums};
 
 /// The interval at which the thread that reports looks at the sums while they change.
 const LOOK: Duration = Duration::from_millis(1);
@@ -19,10 +19,10 @@ const REPORT_WEIGHT: u64 = IN_FLIGHT_MAX / 8;
 const REPORT_PART: u64 = 8;
 
 /// Reports to the other processes what this one has processed, and whether sources must pause, until the run is over.
-pub(super) fn report_handled(control: &Control, others: &Others) {
+pub(super) fn report_handled(load: &Load, others: &Others) {
     let _ = others.reporter.set(std::thread::current());
     let mut reports = Reports {
-        control,
+        load,
         others,
         sums: vec![(0, 0); others.handled.len()],
         pauses: Pauses::default(),
@@ -45,7 +45,7 @@ pub(super) fn report_handled(control: &Control, others: &Others) {
 
 /// What the other processes know of this one.
 struct Reports<'a> {
-    control: &'a Control,
+    load: &'a Load,
     others: &'a Others,
     /// The sums that were reported last.
     sums: Vec<(u64, u64)>,
@@ -57,7 +57,7 @@ impl Reports<'_> {
     /// Whether nothing has changed, and nothing is expected to.
     fn is_idle(&self) -> bool {
         let handled = self.others.handled.iter();
-        let now = self.control.own_pauses();
+        let now = self.load.own_pauses();
         now == Pauses::default()
             && self.pauses == now
             && handled
@@ -68,7 +68,7 @@ impl Reports<'_> {
     /// Reports all changes, if one of them is due.
     fn send_due(&mut self) {
         let now = now_ns();
-        let pauses = self.control.own_pauses();
+        let pauses = self.load.own_pauses();
         let paused = pauses != self.pauses;
         let sums: Vec<_> = self.others.handled.iter().map(Sums::get).collect();
         let changed = sums != self.sums;
@@ -88,7 +88,7 @@ impl Reports<'_> {
         let (workers, first) = (self.others.workers, self.others.first());
         let mut grown = sums.iter().zip(&self.sums).enumerate();
         grown.any(|(index, (sums, known))| {
-            let (_, in_flight_items_max) = self.control.limits(first + index % workers);
+            let (_, in_flight_items_max) = self.load.limits(first + index % workers);
             sums.0 - known.0 >= REPORT_WEIGHT
                 || sums.1 - known.1 > in_flight_items_max / REPORT_PART
         })
@@ -104,8 +104,7 @@ impl Reports<'_> {
             .filter_map(|(index, &(weight, items))| {
                 let (sender, worker) = (index / workers, index % workers);
                 let reported = (weight, items) != self.sums[index] || (all && worker == 0);
-                let (turn_items, in_flight_items_max) =
-                    self.control.limits(others.first() + worker);
+                let (turn_items, in_flight_items_max) = self.load.limits(others.first() + worker);
                 (reported && sender != own).then_some(HandledLoad {
                     sender,
                     worker: others.first() + worker,
@@ -125,6 +124,8 @@ impl Reports<'_> {
 mod tests {
     use super::*;
     use crate::cluster::Membership;
+    use crate::control::Control;
+    use crate::metrics::figures::Figures;
 
     const MEMBERSHIP: Membership = Membership {
         process: 1,
@@ -132,13 +133,14 @@ mod tests {
     };
 
     fn control() -> Control {
-        Control::new(2, None).with_others(Others::new(MEMBERSHIP, 2))
+        let others = Others::new(MEMBERSHIP, 2);
+        Control::of(Figures::new(2..4), Some(others), None)
     }
 
-    fn reports(control: &Control) -> Reports<'_> {
+    fn reports(load: &Load) -> Reports<'_> {
         Reports {
-            control,
-            others: control.others().expect("there are others"),
+            load,
+            others: control.load.others().expect("there are others"),
             sums: vec![(0, 0); 4],
             pauses: Pauses::default(),
             last_ns: 0,
@@ -148,15 +150,15 @@ mod tests {
     #[test]
     fn a_part_of_what_may_be_in_flight_to_a_slow_worker_is_reported_at_once() {
         let control = control();
-        let reports = reports(&control);
+        let reports = reports(&control.load);
         let is_large = |items| reports.is_large(&[(0, 0), (items, items), (0, 0), (0, 0)]);
-        control.set_slow(3, None);
+        control.load.set_slow(3, None);
         assert!(!is_large(REPORT_WEIGHT - 1) && is_large(REPORT_WEIGHT));
-        let slow = crate::run::pace::Slow {
+        let slow = crate::control::in_flight::Slow {
             turn: 10,
             in_flight: 80,
         };
-        control.set_slow(3, Some(slow));
+        control.load.set_slow(3, Some(slow));
         assert!(!is_large(10) && is_large(11));
     }
 }

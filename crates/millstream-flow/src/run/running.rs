@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use crate::clock::now_ns;
 use crate::cluster::Link;
+use crate::control::Control;
 use crate::error::{FlowError, chain};
-use crate::run::control::{Control, lock};
-use crate::run::metrics::Report;
+use crate::metrics::Report;
+use crate::mutex::lock;
+use crate::panics::caught;
 use crate::run::options::Options;
-use crate::run::panics::caught;
 use crate::run::signals::Signals;
 use crate::run::watch::Watch;
 
@@ -47,7 +48,7 @@ impl Running {
     /// A run that was stopped before it began.
     pub(super) fn stopped(name: String, options: Options) -> Self {
         let control = Control::new(options.workers, None);
-        (0..options.workers).for_each(|_| control.worker_ended());
+        (0..options.workers).for_each(|_| control.ends.worker_ended());
         Running {
             name,
             started: now_ns(),
@@ -87,7 +88,7 @@ impl Running {
     /// True if all workers have ended; waits for that at most for `limit`.
     #[must_use]
     pub fn ended_within(&self, limit: Duration) -> bool {
-        self.control.wait_ended(limit)
+        self.control.ends.wait(limit)
     }
 
     /// Returns the metrics as last published; at the end they are complete.
@@ -96,10 +97,10 @@ impl Running {
         Report {
             flow: self.name.clone(),
             elapsed: Duration::from_nanos(now_ns().saturating_sub(self.started)),
-            workers: self.control.snapshots(),
-            outboxes: self.control.outboxes(),
-            lags: self.control.lags(),
-            links: self.control.links(),
+            workers: self.control.figures.snapshots(),
+            outboxes: self.control.figures.outboxes(),
+            lags: self.control.figures.lags(),
+            links: self.control.load.links(),
             others: Vec::new(),
         }
     }
@@ -159,10 +160,10 @@ impl Running {
             looks();
         });
         drop(signals);
-        if !self.control.has_failed() {
+        if !self.control.life.has_failed() {
             self.call_back();
         }
-        match self.control.take_failure() {
+        match self.control.life.take_failure() {
             Some(error) => Err(error),
             None => {
                 let mut report = self.report();
@@ -181,7 +182,7 @@ impl Running {
         self.leave();
         self.wait_others(looks);
         let threads = lock(&self.threads).take();
-        if self.control.wait_links() {
+        if self.control.ends.wait_links() {
             // A panic was caught inside the worker, and its error is in `control`.
             let _ = threads.map(|threads| threads.join());
         } else {
@@ -192,7 +193,7 @@ impl Running {
 
     /// In process 0 of several: the reports of the others, which end at about the same time.
     fn reports_of_others(&self) -> Vec<(usize, serde_json::Value)> {
-        let others = self.control.others();
+        let others = self.control.load.others();
         let Some(others) = others.filter(|others| others.membership.process == 0) else {
             return Vec::new();
         };
@@ -205,25 +206,26 @@ impl Running {
 
     /// Notifies the other processes that this one has ended, if it has not failed: of that they are notified at once.
     fn leave(&self) {
-        if let (Some(member), Some(others)) = (self.control.member(), self.control.others())
-            && !self.control.has_failed()
+        if let (Some(member), Some(others)) =
+            (self.control.life.member(), self.control.load.others())
+            && !self.control.life.has_failed()
         {
             others.send_status(true, self.report().to_json().to_string().into_bytes());
             member.ended();
         }
-        if let Some(others) = self.control.others() {
+        if let Some(others) = self.control.load.others() {
             others.end();
         }
     }
 
     /// Waits until all processes have ended: one that dies before would be alone at its next start, if the others had left.
     fn wait_others(&self, looks: &dyn Fn()) {
-        let Some(member) = self.control.member() else {
+        let Some(member) = self.control.life.member() else {
             return;
         };
         let says_ns = now_ns() + ENDS_LATE_NS;
         let mut said = false;
-        while !self.control.wait_others() {
+        while !self.control.ends.wait_others() {
             looks();
             if !said && now_ns() >= says_ns {
                 said = true;
@@ -260,7 +262,7 @@ impl Running {
 
     /// Warns of deliveries in progress that the run does not wait for.
     fn report_forwarders(&self) {
-        let left = self.control.forwarders_left();
+        let left = self.control.ends.forwarders_left();
         if left > 0 {
             let name = &self.name;
             tracing::warn!(
@@ -273,7 +275,7 @@ impl Running {
     /// Ends the flow without waiting for the items in its steps, and reports how many remain. A worker that is
     /// inside a step ends after its current item.
     pub fn abandon(mut self) {
-        if self.control.others().is_some() {
+        if self.control.load.others().is_some() {
             // The other processes must not wait for this one.
             self.control.stop();
         }
@@ -288,7 +290,7 @@ impl Running {
     fn call_back(&self) {
         if let Some((_, call)) = &self.options.on_metrics {
             let called = caught(|| "on_metrics".to_owned(), || call(&self.report()));
-            called.unwrap_or_else(|error| self.control.fail(error));
+            called.unwrap_or_else(|error| self.control.life.fail(error));
         }
     }
 }
@@ -299,9 +301,9 @@ impl Drop for Running {
             return;
         }
         self.control.stop();
-        while !self.control.wait_ended(LONG) {}
+        while !self.control.ends.wait(LONG) {}
         self.join_threads(&|| ());
-        if let Some(error) = self.control.take_failure() {
+        if let Some(error) = self.control.life.take_failure() {
             let name = &self.name;
             tracing::error!(
                 flow = name.as_str(),

@@ -17,22 +17,25 @@ use crate::checkpoint::{
 };
 use crate::clock::{Clock, WallClock, now_ns};
 use crate::cluster::{JoinStopped, Joined, Membership};
-use crate::describe::node::open_error;
+use crate::control::Control;
+use crate::control::remote::Others;
+use crate::dataflow::edge::Packets;
+use crate::dataflow::plan::Plan;
 use crate::error::{FlowError, chain};
-use crate::run::control::{Control, lock};
+use crate::metrics::Report;
+use crate::metrics::figures::Figures;
+use crate::metrics::progress::CommitTimer;
+use crate::mutex::lock;
+use crate::node::open_error;
+use crate::panics::{caught, in_step};
 use crate::run::members;
-use crate::run::metrics::Report;
-use crate::run::options::{Options, Packets};
-use crate::run::panics::{caught, in_step};
-use crate::run::plan::Plan;
-use crate::run::progress::CommitTimer;
-use crate::run::remote::Others;
+use crate::run::options::Options;
 use crate::run::running::{Links, Running};
 use crate::run::signals::Signals;
-use crate::run::starting::StartStopped;
 use crate::run::wire::Wire;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
+use crate::starting::StartStopped;
 
 /// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
@@ -65,7 +68,7 @@ pub(crate) fn start(
         Some(links) => execute_linked(&running, links, life),
         None => execute(&running, life),
     };
-    let threads = threads.inspect_err(|error| running.control.end_start(error))?;
+    let threads = threads.inspect_err(|error| end_start(&running.control, error))?;
     running.threads = Mutex::new(Some(threads));
     Ok(running)
 }
@@ -121,7 +124,7 @@ fn execute_linked(
     life: impl Fn(&mut Worker) + Send + Sync + 'static,
 ) -> Result<WorkerGuards<()>, FlowError> {
     let (control, workers) = (&running.control, running.options.workers);
-    let process = control.local().start / workers;
+    let process = control.load.local().start / workers;
     let unusable = |cause: std::io::Error| FlowError::Cluster {
         process,
         cause: cause.into(),
@@ -134,7 +137,7 @@ fn execute_linked(
         })
     });
     let links: Vec<Option<Wire>> = links.collect::<Result<_, _>>()?;
-    control.links_begin(links.iter().flatten().count());
+    control.ends.links_begin(links.iter().flatten().count());
     let hooks = Hooks::default();
     let local = ProcessBuilder::new_typed_vector(workers, hooks.refill.clone(), None);
     let network = initialize_networking_from_sockets(local, links, process, workers, hooks);
@@ -207,14 +210,14 @@ fn prepare(
     let begun = begin_checkpoints(&running, &mut plan, &clock, replaying, stopping);
     let begun = begun.and_then(|begun| attend(&shared, begun));
     // Forwarders that have started must not continue.
-    let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
+    let (checkpoints, committer, links) = begun.inspect_err(|error| end_start(&shared, error))?;
     running.meet(links);
     running.committer = committer;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
     {
-        (0..running.options.workers).for_each(|_| shared.worker_ended());
+        (0..running.options.workers).for_each(|_| shared.ends.worker_ended());
         return Ok((running, None));
     }
     let life = move |worker: &mut Worker| {
@@ -227,7 +230,7 @@ fn prepare(
             // A committer that has ended has failed the flow.
             let _ = lock(committer).send(CommitNotice::WorkerEnded);
         }
-        shared.worker_ended();
+        shared.ends.worker_ended();
     };
     Ok((running, Some(life)))
 }
@@ -265,17 +268,29 @@ type Attended = (Checkpoints, Option<JoinHandle<()>>, Option<Links>);
 
 /// Creates the state that the workers of this process share.
 fn control(options: &Options, plan: &Plan) -> Control {
-    let mut control = Control::new(options.workers, options.release.clone());
+    let cluster = options.cluster.as_ref();
+    let others = cluster.map(|cluster| Others::new(cluster.membership(), options.workers));
+    let first = others.as_ref().map_or(0, Others::first);
+    let mut figures = Figures::new(first..first + options.workers);
     if options.rehearsal.is_some() {
-        control = control.without_late_warnings();
+        figures = figures.without_late_warnings();
     }
-    if let Some(cluster) = &options.cluster {
-        control = control.with_others(Others::new(cluster.membership(), options.workers));
+    if options.publish_interval().is_some() {
+        let edges = plan.edges.iter().map(|edge| (edge.from, edge.to));
+        figures = figures.watched(options.traceback.clone(), edges);
     }
-    match options.publish_interval() {
-        Some(_) => control.watched(options.traceback.clone(), &plan.edges),
-        None => control,
+    Control::of(figures, others, options.release.clone())
+}
+
+/// Ends a run that could not start.
+fn end_start(control: &Control, error: &FlowError) {
+    if let Some(member) = control.life.member() {
+        member.failed(&chain(error).to_string());
     }
+    if let Some(others) = control.load.others() {
+        others.end();
+    }
+    control.life.abandon();
 }
 
 /// What a run has begun before its workers start.
@@ -323,7 +338,7 @@ fn begin_checkpoints(
         return begin_unsaved(running, plan, clock, stopping);
     };
     let recovery = &recovery.of_process(membership)?;
-    control.keep_state();
+    control.epochs.keep_state();
     plan.sinks
         .begin(name, &plan.nodes, Some(recovery), control)?;
     let resumed = resume(running, plan, recovery, clock, stopping);
@@ -414,7 +429,7 @@ fn resume(
         shards: running.options.shards,
     };
     let join = |offer, shards| members::join(running, plan, (Some(offer), shards), stopping);
-    let stop = || running.control.stop_here();
+    let stop = || running.control.life.stop_here();
     let cluster = running.options.cluster.as_ref();
     let cluster = cluster.map(|cluster| ClusterStart {
         membership: cluster.membership(),

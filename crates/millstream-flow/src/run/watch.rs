@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::clock::now_ns;
 use crate::cluster::Membership;
-use crate::run::control::Control;
-use crate::run::edge_counts::EdgeLoad;
-use crate::run::failures::{FailureNote, Failures};
-use crate::run::lag::PartitionLag;
-use crate::run::metrics::{OutboxMetrics, WorkerMetrics};
-use crate::run::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
-pub use crate::run::statuses::ProcessStatus;
+use crate::control::Control;
+pub use crate::control::statuses::ProcessStatus;
+use crate::metrics::edge_counts::EdgeLoad;
+use crate::metrics::failures::FailureNote;
+use crate::metrics::lag::PartitionLag;
+use crate::metrics::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
+use crate::metrics::{OutboxMetrics, WorkerMetrics};
 
 /// A view of a running flow. [`Running::watch`](crate::Running::watch) returns it.
 #[derive(Clone)]
@@ -68,14 +68,14 @@ impl Watch {
     /// Returns the number of this process and of all, in a run of several.
     #[must_use]
     pub fn membership(&self) -> Option<Membership> {
-        self.control.others().map(|others| others.membership)
+        self.control.load.others().map(|others| others.membership)
     }
 
     /// Sends how this process is doing to process 0, whose [`statuses`](Self::statuses) have it. It does not wait, and has no effect
     /// in process 0, in a run of one process, or if there are more than
     /// [`STATUS_BYTES_MAX`](crate::cluster::STATUS_BYTES_MAX) bytes.
     pub fn send_status(&self, bytes: Vec<u8>) {
-        if let Some(others) = self.control.others() {
+        if let Some(others) = self.control.load.others() {
             others.send_status(false, bytes);
         }
     }
@@ -83,7 +83,7 @@ impl Watch {
     /// In process 0: how each other process is doing. Empty elsewhere.
     #[must_use]
     pub fn statuses(&self) -> Vec<ProcessStatus> {
-        let others = self.control.others();
+        let others = self.control.load.others();
         let first = others.filter(|others| others.membership.process == 0);
         first.map_or_else(Vec::new, |others| others.statuses().all())
     }
@@ -106,21 +106,25 @@ impl Watch {
         Moment {
             now_ns: now,
             elapsed: Duration::from_nanos(now.saturating_sub(self.started)),
-            workers: self.control.published(),
-            outboxes: self.control.outboxes(),
-            lags: self.control.lags(),
-            watermarks: self.control.progress.watermarks(),
-            without_items: self.control.progress.without_items(),
-            epochs: self.control.progress.epochs(),
+            workers: self
+                .control
+                .figures
+                .published(|worker| self.control.load.items_to(worker)),
+            outboxes: self.control.figures.outboxes(),
+            lags: self.control.figures.lags(),
+            watermarks: self.control.figures.progress.watermarks(),
+            without_items: self.control.figures.progress.without_items(),
+            epochs: self.control.figures.progress.epochs(),
             failures: self
                 .control
+                .figures
                 .failures()
-                .map_or_else(Vec::new, Failures::kept),
-            edges: self.control.edge_counts().loads(),
-            commits: self.control.progress.commits(),
-            sources_paused: self.control.congested(),
-            outbox_full: self.control.waits_for_delivery(),
-            open: self.control.all_built() && !self.control.aborted(),
+                .map_or_else(Vec::new, |failures| failures.kept()),
+            edges: self.control.figures.edge_counts.loads(),
+            commits: self.control.figures.progress.commits(),
+            sources_paused: self.control.load.congested(),
+            outbox_full: self.control.load.waits_for_delivery(),
+            open: self.control.ends.all_built() && !self.control.aborted(),
             ending: self.control.stopping() || self.control.aborted(),
         }
     }

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use timely::communication::allocator::zero_copy::stream::Stream;
 
 use crate::cluster::Link;
-use crate::run::control::Control;
-use crate::run::remote::LinkState;
+use crate::control::remote::LinkState;
+use crate::control::{Control, Ends, Lifecycle, Load};
 
 /// The identity of a machine between two boots.
 type BootId = [u8; 16];
@@ -31,7 +31,9 @@ fn boot_id() -> BootId {
 pub(super) struct Wire {
     link: Box<dyn Link>,
     process: usize,
-    control: Arc<Control>,
+    life: Arc<Lifecycle>,
+    load: Arc<Load>,
+    ends: Arc<Ends>,
     /// Whether the other machine is known.
     met: bool,
     /// Whether the engine has received bytes since the workers were woken.
@@ -55,7 +57,9 @@ impl Wire {
         Wire {
             link,
             process,
-            control: Arc::clone(control),
+            life: Arc::clone(&control.life),
+            load: Arc::clone(&control.load),
+            ends: Arc::clone(&control.ends),
             met: false,
             delivered: false,
             messages: Messages::default(),
@@ -63,7 +67,7 @@ impl Wire {
     }
 
     fn count(&self, add: impl FnOnce(&LinkState)) {
-        if let Some(others) = self.control.others() {
+        if let Some(others) = self.load.others() {
             add(others.link(self.process));
         }
     }
@@ -80,7 +84,7 @@ impl Wire {
 
     /// Reports that the connection is lost, and waits for the end of the process.
     fn lost(&self, cause: &str) -> ! {
-        self.control.link_lost(self.process, cause);
+        self.life.link_lost(self.process, cause);
         loop {
             std::thread::park();
         }
@@ -90,11 +94,11 @@ impl Wire {
 impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if std::mem::take(&mut self.delivered) {
-            self.control.wake_receivers();
+            self.load.wake_receivers();
         }
         if self.messages.ended {
             // The engine reads once more before it passes on what has arrived with the end, and its workers need that to end.
-            self.control.half_ended();
+            self.ends.half_ended();
             return Ok(0);
         }
         if !self.met
@@ -144,11 +148,16 @@ impl Write for Wire {
 
 impl Stream for Wire {
     fn try_clone(&self) -> io::Result<Self> {
-        Ok(Wire::over(
-            self.link.try_clone()?,
-            self.process,
-            &self.control,
-        ))
+        Ok(Wire {
+            link: self.link.try_clone()?,
+            process: self.process,
+            life: Arc::clone(&self.life),
+            load: Arc::clone(&self.load),
+            ends: Arc::clone(&self.ends),
+            met: false,
+            delivered: false,
+            messages: Messages::default(),
+        })
     }
     fn set_nonblocking(&self, _: bool) -> io::Result<()> {
         Ok(()) // a `Link` blocks
@@ -156,7 +165,7 @@ impl Stream for Wire {
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         // The last bytes are written. If the other process has closed the connection already, it needs no end.
         let _ = self.link.shutdown(how);
-        self.control.half_ended();
+        self.ends.half_ended();
         Ok(())
     }
 }

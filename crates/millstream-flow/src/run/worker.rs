@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -12,18 +13,19 @@ use timely::worker::Worker;
 
 use crate::checkpoint::{CommitNotice, EpochPart, Resume, WorkerCheckpoint};
 use crate::clock::{Clock, now_ns};
+use crate::control::{Control, Lifecycle, Load, Wakers};
+use crate::dataflow::build::{Deadline, Epoch, WorkerBuild};
+use crate::dataflow::context::WorkerContext;
+use crate::dataflow::edge::Form;
+use crate::dataflow::plan::Plan;
 use crate::error::FlowError;
-use crate::run::build::{Deadline, Epoch, WorkerBuild};
-use crate::run::context::WorkerContext;
-use crate::run::control::{Control, lock};
-use crate::run::edge::Form;
-use crate::run::metrics::StepMetrics;
+use crate::metrics::StepMetrics;
+use crate::mutex::lock;
+use crate::panics::caught;
+use crate::poller::Poller;
+use crate::replay::Conductor;
 use crate::run::options::Options;
-use crate::run::panics::caught;
-use crate::run::plan::Plan;
-use crate::run::poller::Poller;
 use crate::run::waiting::{self, Waiting};
-use crate::testing::replay::Conductor;
 use crate::time::NEVER;
 
 /// The longest sleep of a worker, after which it checks the state of the run.
@@ -55,7 +57,7 @@ pub(super) fn guarded(
         .map(|node| StepMetrics::new(&node.name, node.kind))
         .collect();
     let place = (worker.index(), worker.peers());
-    control.current_of(worker.index()).begin();
+    control.figures.current_of(worker.index()).begin();
     let mut context = WorkerContext::new(place, metrics, Arc::clone(clock), Arc::clone(control));
     context.unbounded = options.rehearsal.is_some();
     context.shards = match checkpoints {
@@ -70,7 +72,7 @@ pub(super) fn guarded(
         });
     }
     let context = Rc::new(RefCell::new(context));
-    let _span = span(plan, control, worker.index()).entered();
+    let _span = span(plan, &control.load, worker.index()).entered();
     // A panic has unwound the operator that borrowed the context.
     let running = || {
         let cx = context.borrow();
@@ -80,20 +82,22 @@ pub(super) fn guarded(
     let worked = caught(running, || work(worker, plan, &context, options));
     // Before parts are dropped, which may panic too.
     let worked = worked.and_then(|worked| worked);
-    worked.unwrap_or_else(|error| control.fail(error));
+    worked.unwrap_or_else(|error| control.life.fail(error));
     let dropped = caught(running, || {
         for dataflow in worker.installed_dataflows() {
             worker.drop_dataflow(dataflow);
         }
     });
-    dropped.unwrap_or_else(|error| control.fail(error));
-    control.publish(worker.index(), &context.borrow().metrics);
+    dropped.unwrap_or_else(|error| control.life.fail(error));
+    control
+        .figures
+        .publish(worker.index(), &context.borrow().metrics);
 }
 
 /// What each line of the log of a worker has beside its own fields.
-fn span(plan: &Plan, control: &Control, worker: usize) -> tracing::Span {
+fn span(plan: &Plan, load: &Load, worker: usize) -> tracing::Span {
     let flow = plan.name.as_str();
-    match control.others() {
+    match load.others() {
         Some(others) => {
             let process = others.membership.process;
             tracing::error_span!("worker", flow, worker, process)
@@ -114,7 +118,7 @@ fn work(
     };
     let control = Arc::clone(&context.borrow().control);
     let (mut poller, waker) = Poller::new().map_err(|e| io_error(e.into()))?;
-    control.set_waker(worker.index(), waker);
+    control.wakers.set(worker.index(), waker);
     let sources: Rc<RefCell<Vec<Activator>>> = Rc::default();
     let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
     let deadlines: Rc<RefCell<Vec<Deadline>>> = Rc::default();
@@ -125,7 +129,7 @@ fn work(
             context: Rc::clone(context),
             poller: &poller,
             nodes: &plan.nodes,
-            form: Form::of(options, &control, &plan.codecs),
+            form: Form::of(options.packets, &control.load, &plan.codecs),
             described_edges: &plan.edges,
             edges: HashMap::new(),
             sources: Rc::clone(&sources),
@@ -140,20 +144,18 @@ fn work(
     })?;
     // No item is read before everything is open on all workers: a flow that cannot start takes no input, and
     // workers that share a file share it from the start.
-    control.worker_built();
-    while !control.all_built() {
-        poller
-            .wait(Some(LONGEST_SLEEP))
-            .map_err(|e| io_error(e.into()))?;
-    }
+    control.ends.worker_built();
+    await_others(&control, &mut poller).map_err(|e| io_error(e.into()))?;
     let mut cycle = Cycle {
         conductor: (index == 0)
             .then(|| options.rehearsal.as_ref()?.conductor())
             .flatten(),
         worker,
         context,
-        shared: control.has_peers(),
-        control,
+        shared: control.load.has_peers(),
+        life: Arc::clone(&control.life),
+        load: Arc::clone(&control.load),
+        wakers: Arc::clone(&control.wakers),
         sources,
         alarm,
         deadlines,
@@ -172,13 +174,23 @@ fn work(
     Ok(())
 }
 
+/// Waits until all workers have opened their connectors, or the run has failed.
+fn await_others(control: &Control, poller: &mut Poller) -> io::Result<()> {
+    while !control.ends.all_built() {
+        poller.wait(Some(LONGEST_SLEEP))?;
+    }
+    Ok(())
+}
+
 /// The state of a worker's loop.
 struct Cycle<'a> {
     /// Decides the next event, on the first worker of a replay.
     conductor: Option<Conductor>,
     worker: &'a mut Worker,
     context: &'a Rc<RefCell<WorkerContext>>,
-    control: Arc<Control>,
+    life: Arc<Lifecycle>,
+    load: Arc<Load>,
+    wakers: Arc<Wakers>,
     sources: Rc<RefCell<Vec<Activator>>>,
     alarm: Rc<RefCell<Option<u64>>>,
     deadlines: Rc<RefCell<Vec<Deadline>>>,
@@ -199,7 +211,7 @@ impl Cycle<'_> {
         for _ in 0..STEPS_PER_POLL {
             let alive = self.worker.step();
             self.wake_others();
-            if !alive || self.control.aborted() {
+            if !alive || self.life.aborted() {
                 return false;
             }
             if !self.has_work() {
@@ -216,7 +228,7 @@ impl Cycle<'_> {
             .stop_noticed_ns
             .is_some_and(|at| now_ns() > at + limit_ns)
         {
-            self.control.abandon();
+            self.life.abandon();
         }
     }
 
@@ -230,7 +242,7 @@ impl Cycle<'_> {
         let active = activity != self.seen;
         self.seen = activity;
         if active && self.shared {
-            self.control.wake_sleepers(self.worker.index());
+            self.load.wake_sleepers(self.worker.index());
         }
         active
     }
@@ -249,17 +261,18 @@ impl Cycle<'_> {
             return Duration::ZERO;
         }
         if self.shared {
-            self.control.set_sleeping(self.worker.index(), true);
+            self.load.set_sleeping(self.worker.index(), true);
             self.worker.step();
-            if self.wake_others() || self.has_work() || self.control.aborted() {
+            if self.wake_others() || self.has_work() || self.life.aborted() {
                 return Duration::ZERO;
             }
         }
         if let Some(conductor) = &mut self.conductor {
-            match conductor.turn(&self.control) {
+            let turn = conductor.turn(&self.context.borrow().epochs, self.life.stopping());
+            match turn {
                 Ok(false) => {}
                 Ok(true) => return Duration::ZERO,
-                Err(error) => self.control.fail(error),
+                Err(error) => self.life.fail(error),
             }
         }
         let until_alarm = self.alarm.borrow().map(|at| at.saturating_sub(now_ns()));
@@ -297,16 +310,16 @@ impl Cycle<'_> {
     /// Handles alarms, a stop request and due metrics after a wait.
     fn after_wait(&mut self) {
         if self.shared {
-            self.control.set_sleeping(self.worker.index(), false);
+            self.load.set_sleeping(self.worker.index(), false);
         }
-        if self.control.others().is_some() {
+        if self.load.others().is_some() {
             self.abandon_if_late(IDLE_DRAIN_NS);
         }
-        if self.control.stopping() && self.stop_noticed_ns.is_none() {
+        if self.life.stopping() && self.stop_noticed_ns.is_none() {
             self.stop_noticed_ns = Some(now_ns());
             self.activate_sources();
         }
-        let source_signals = self.control.source_signals();
+        let source_signals = self.wakers.source_signals();
         if source_signals != self.source_signals {
             self.source_signals = source_signals;
             self.activate_sources();
@@ -329,7 +342,9 @@ impl Cycle<'_> {
         let now = now_ns();
         let mut context = self.context.borrow_mut();
         if std::mem::take(&mut context.publishes) {
-            self.control.publish(self.worker.index(), &context.metrics);
+            context
+                .figures
+                .publish(self.worker.index(), &context.metrics);
         } else if now >= self.next_report {
             self.next_report = now + interval.as_nanos() as u64;
             context.publishes = true;

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use crate::checkpoint::pack;
 use crate::error::Cause;
+use crate::saved::pack;
 
 /// A queue that knows which of its items are saved. Items are added anywhere and taken from the front.
 pub(crate) struct Backlog<T> {

@@ -9,8 +9,8 @@ use hashbrown::HashTable;
 use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::{Key, Place};
-use crate::state::changes::{ADDED, check_size};
-use crate::state::codec::MESSAGE_PACK;
+use crate::saved::changes::{ADDED, check_size};
+use crate::saved::codec::MESSAGE_PACK;
 use crate::step::StateSize;
 
 /// The size in bytes from which a state is saved by what was added to it: a smaller one is written as fast, and is read in one piece.

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::Data;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
+use crate::control::Control;
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::run::control::{Control, lock};
+use crate::mutex::lock;
+use crate::shared_log::{CurrentLog, Log, SharedLog};
 use crate::sink::{Sink, Token, Transactional, Writer};
 
 /// The items that a flow wrote, for a test.

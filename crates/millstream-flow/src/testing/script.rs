@@ -7,7 +7,7 @@ use super::VirtualClock;
 use crate::batch::Data;
 use crate::clock::now_ns;
 use crate::error::Cause;
-use crate::run::poller::Io;
+use crate::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Source};
 
 /// One mark of a scripted source.

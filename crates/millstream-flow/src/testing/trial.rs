@@ -16,12 +16,12 @@ use crate::describe::stream::Flow;
 use crate::error::{FlowError, shorten};
 use crate::framing::Frames;
 use crate::key;
+use crate::mutex::lock;
+use crate::rehearsal::Rehearsal;
+use crate::replay::Replay;
 use crate::run::Options;
-use crate::run::control::lock;
+use crate::saved::codec;
 use crate::source::Source;
-use crate::state::codec;
-use crate::testing::rehearsal::Rehearsal;
-use crate::testing::replay::Replay;
 
 /// A trial of a flow: its sources are replaced by given inputs, its sinks by lists.
 ///

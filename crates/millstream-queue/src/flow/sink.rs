@@ -7,8 +7,7 @@ use crate::embedded::Queue;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
-use millstream_flow::journals::Appending;
-use millstream_flow::shared_log::SharedLog;
+use millstream_flow::shared_log::{Appending, SharedLog};
 use millstream_flow::sink::{Scope, Sink, Token, Transactional, Writer};
 
 use super::staging::{Staged, Staging};

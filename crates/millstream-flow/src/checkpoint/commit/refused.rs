@@ -6,11 +6,11 @@
 
 use super::Committer;
 use crate::checkpoint::sinks::WriterId;
-use crate::describe::node::NodeId;
 use crate::error::{Failure, FlowError};
+use crate::letters::Letters;
+use crate::node::NodeId;
+use crate::panics::in_step;
 use crate::policy::unwritten;
-use crate::run::panics::in_step;
-use crate::run::refused::Letters;
 use crate::sink::{Refused, Token};
 
 impl Committer {
@@ -20,7 +20,7 @@ impl Committer {
         let nodes: Vec<NodeId> = letters.iter().map(|(node, _)| *node).collect();
         self.sinks.finish_deliveries(&self.nodes, &nodes);
         while !self.sinks.have_ended(&nodes) && !self.control.aborted() {
-            self.control.await_forwarder();
+            self.control.ends.await_forwarder();
         }
         for (node, letters) in &letters {
             while !self.control.aborted()
@@ -39,7 +39,7 @@ impl Committer {
         letters: &dyn Letters,
         (refused, token): (Vec<Refused>, Token),
     ) -> Result<(), FlowError> {
-        let (epoch, worker) = (self.commit.epoch, self.control.local().start);
+        let (epoch, worker) = (self.commit.epoch, self.control.load.local().start);
         let name = &self.nodes[node].name;
         let called = in_step(name);
         let write = || {

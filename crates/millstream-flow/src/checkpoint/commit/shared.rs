@@ -227,7 +227,7 @@ impl Committer {
         pending.epoch_of_run += 1;
         self.timer.decided();
         if prepared.next.is_none() {
-            self.control.progress.epoch_ended(None);
+            self.control.figures.progress.epoch_ended(None);
         }
         prepared.next
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::rows::{Row, Rows};
 use crate::batch::Data;
 use crate::error::{Cause, shorten};
+use crate::metrics::lag::Lag;
 use crate::policy::OnError;
-use crate::run::lag::Lag;
-use crate::run::poller::Io;
+use crate::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source of items: a source of rows with a decoder. [`ReadCsv::decode`](super::ReadCsv::decode) creates it.

@@ -10,7 +10,7 @@ use super::place::{self, CsvPath};
 use super::rows::{CsvFile, End, Rows};
 use crate::compression::Contents;
 use crate::error::{Cause, context};
-use crate::run::lag::Lag;
+use crate::metrics::lag::Lag;
 use crate::source::{Events, Next, Partition, Position};
 
 /// The number of bytes of one read.

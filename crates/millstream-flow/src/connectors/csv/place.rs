@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use super::dialect::Dialect;
 use crate::compression::{Compression, Contents};
-use crate::run::control::lock;
+use crate::mutex::lock;
 
 /// A CSV file and how it is read.
 #[derive(Debug)]

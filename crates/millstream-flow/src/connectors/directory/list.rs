@@ -16,7 +16,7 @@ use millstream_journal::storage::create_dir_durably;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::first_bytes::FirstBytes;
-use crate::checkpoint::durable::{escape, unescape};
+use crate::durable::{escape, unescape};
 use crate::error::{Cause, context};
 use crate::source::Position;
 

@@ -15,11 +15,12 @@ use super::key_name::key_name;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
 use crate::cluster::Membership;
-use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
+use crate::control::Control;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
+use crate::mutex::lock;
 use crate::named::DROP_STATE;
-use crate::run::control::{Control, lock};
+use crate::shared_log::{CurrentLog, Log, SharedLog};
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 
 /// The default for the number of open files.

@@ -8,8 +8,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::compression::{Compression, Compressor};
-use crate::connectors::shared_log::Log;
 use crate::error::{Cause, context};
+use crate::shared_log::Log;
 
 /// The number of bytes that are buffered before they are written.
 const BUFFER_BYTES: usize = 64 << 10;

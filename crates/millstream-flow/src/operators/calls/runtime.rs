@@ -12,8 +12,9 @@ use millstream_journal::panic_text;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::AbortHandle;
 
+use crate::control::Control;
 use crate::error::Cause;
-use crate::run::control::{Control, lock};
+use crate::mutex::lock;
 
 /// The interval at which a worker that waits for an answer checks whether the flow has failed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);

@@ -16,11 +16,12 @@ use crate::checkpoint::{
 };
 use crate::clock::WallClock;
 use crate::cluster::{Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer, resolve};
-use crate::describe::node::Node;
+use crate::control::Control;
 use crate::error::FlowError;
 use crate::key::Shards;
-use crate::run::control::{Control, lock};
-use crate::run::progress::CommitTimer;
+use crate::metrics::progress::CommitTimer;
+use crate::mutex::lock;
+use crate::node::Node;
 
 const PROCESSES: usize = 3;
 const STEP: &str = "count";
@@ -291,7 +292,7 @@ impl Process<'_> {
     /// Ends all processes, as this one has died.
     fn die(&self) {
         for control in self.controls {
-            control.fail(FlowError::Lost {
+            control.life.fail(FlowError::Lost {
                 process: self.process,
                 cause: "a test".to_owned(),
             });
@@ -352,7 +353,7 @@ impl Process<'_> {
     fn work(&self, recovery: &Recovery, resumed: ResumedRun) -> BTreeSet<u64> {
         let joined = resumed.joined.expect("it has joined");
         let control = self.control();
-        control.keep_state();
+        control.epochs.keep_state();
         let committer = Committer {
             letters: Vec::new(),
             store: resumed.store,
@@ -429,10 +430,10 @@ impl Process<'_> {
                 self.die();
                 break;
             }
-            if control.epoch() > epoch {
+            if control.epochs.epoch() > epoch {
                 send(epoch, false);
                 epoch += 1;
-            } else if control.ends_in(epoch) {
+            } else if control.epochs.ends_in(epoch) {
                 send(epoch, true);
                 break;
             } else if epoch >= self.epochs && self.ends {

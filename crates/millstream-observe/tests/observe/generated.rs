@@ -1,4 +1,4 @@
-//! The tables of the guide, the dashboard and the alert rules are those of the lists of metrics and of conditions.
+//! The table of the guide, the list of metrics, the dashboard and the alert rules are those of the program.
 //! `MILLSTREAM_WRITE=1` writes them.
 
 use std::fmt::Write;
@@ -55,22 +55,17 @@ fn names_have_units_and_suffixes() {
 }
 
 #[test]
-fn the_tables_of_the_guide_are_those_of_the_list() {
-    let mut metrics = String::from("| metric | type | labels | what it is |\n|---|---|---|---|\n");
+fn the_list_of_metrics_is_that_of_the_program() {
+    let mut text = String::new();
     for metric in list::all() {
-        let labels: Vec<String> = metric
-            .labels
-            .iter()
-            .map(|label| format!("`{label}`"))
-            .collect();
-        let (name, kind, labels) = (metric.name, kind(metric), labels.join(", "));
-        writeln!(
-            metrics,
-            "| `{name}` | {kind} | {labels} | {} |",
-            metric.help
-        )
-        .unwrap();
+        let (name, kind, labels) = (metric.name, kind(metric), metric.labels.join(", "));
+        writeln!(text, "{name}{{{labels}}} {kind}\n    {}", metric.help).unwrap();
     }
+    compare("contrib/prometheus/metrics.txt", &text);
+}
+
+#[test]
+fn the_table_of_the_guide_is_that_of_the_list() {
     let mut table = String::from(
         "| condition and alert | severity | what has happened | what to do | it ends | alert after |\n|---|---|---|---|---|---|\n",
     );
@@ -87,11 +82,7 @@ fn the_tables_of_the_guide_are_those_of_the_list() {
     let obstacles = obstacles.join(", ");
     let guide = "docs/guide/operating.md";
     let mut text = std::fs::read_to_string(Path::new(ROOT).join(guide)).unwrap();
-    for (name, table) in [
-        ("metrics", metrics),
-        ("conditions", table),
-        ("obstacles", obstacles),
-    ] {
+    for (name, table) in [("conditions", table), ("obstacles", obstacles)] {
         let (begin, end) = (
             format!("<!-- {name} -->"),
             format!("<!-- end of {name} -->"),

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from documents import GUIDE, ROOT, blocks as blocks_of
 from queue_server import Line, Serve
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "memcache.md"
+DOCUMENT = ROOT / "docs" / "memcache.md"
 BLOCK = re.compile(r"^```(\w+)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = """set get gets delete flush flush_all flush_expired flush_all_expired stats dump_stats version
     verbosity status reload shutdown monitor confirm redrive quit mn""".split()
@@ -91,6 +92,11 @@ def test_every_example_is_true(serve: Serve, free_port: Callable[[], int], tmp_p
     }
     for server, line, text in blocks("nc"):
         play(ports[server], line, text)
+
+
+@pytest.mark.parametrize("config", blocks_of(GUIDE / "queues.md", "toml"), ids=("jobs", "configuration"))
+def test_a_configuration_of_the_guide_is_accepted(config: str, serve: Serve) -> None:
+    play(serve(config=config).port, 1, "> set orders 0 0 5\n> hello\nSTORED\n> get orders/open\n...\nEND\n")
 
 
 def test_every_command_has_an_example() -> None:

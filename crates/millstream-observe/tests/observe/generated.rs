@@ -1,4 +1,4 @@
-//! The tables of the guide, the dashboard and the alert rules are those of the lists of metrics and of conditions.
+//! The lists of metrics and of conditions, the dashboard and the alert rules are those of the program.
 //! `MILLSTREAM_WRITE=1` writes them.
 
 use std::fmt::Write;
@@ -55,54 +55,41 @@ fn names_have_units_and_suffixes() {
 }
 
 #[test]
-fn the_tables_of_the_guide_are_those_of_the_list() {
-    let mut metrics = String::from("| metric | type | labels | what it is |\n|---|---|---|---|\n");
+fn the_list_of_metrics_is_that_of_the_program() {
+    let mut text = String::new();
     for metric in list::all() {
-        let labels: Vec<String> = metric
-            .labels
-            .iter()
-            .map(|label| format!("`{label}`"))
-            .collect();
-        let (name, kind, labels) = (metric.name, kind(metric), labels.join(", "));
-        writeln!(
-            metrics,
-            "| `{name}` | {kind} | {labels} | {} |",
-            metric.help
-        )
-        .unwrap();
+        let (name, kind, labels) = (metric.name, kind(metric), metric.labels.join(", "));
+        writeln!(text, "{name}{{{labels}}} {kind}\n    {}", metric.help).unwrap();
     }
-    let mut table = String::from(
-        "| condition and alert | severity | what has happened | what to do | it ends | alert after |\n|---|---|---|---|---|---|\n",
-    );
+    compare("contrib/prometheus/metrics.txt", &text);
+}
+
+#[test]
+fn the_list_of_conditions_is_that_of_the_program() {
+    let mut text = String::new();
     for one in conditions::all() {
+        let (name, severity, after) = (one.name, one.severity, one.after);
         writeln!(
-            table,
-            "| `{}` | {} | {} | {} | {} | {} |",
-            one.name, one.severity, one.summary, one.action, one.ends, one.after
+            text,
+            "{name}: {severity}, alert after {after}\n    {}\n    What to do: {}\n    It ends {}.",
+            one.summary, one.action, one.ends
         )
         .unwrap();
     }
+    compare("contrib/prometheus/conditions.txt", &text);
+}
+
+#[test]
+fn the_guide_names_the_conditions_of_readyz() {
     let obstacles = conditions::all().filter(|one| one.is_obstacle);
     let obstacles: Vec<String> = obstacles.map(|one| format!("`{}`", one.name)).collect();
     let obstacles = obstacles.join(", ");
     let guide = "docs/guide/operating.md";
-    let mut text = std::fs::read_to_string(Path::new(ROOT).join(guide)).unwrap();
-    for (name, table) in [
-        ("metrics", metrics),
-        ("conditions", table),
-        ("obstacles", obstacles),
-    ] {
-        let (begin, end) = (
-            format!("<!-- {name} -->"),
-            format!("<!-- end of {name} -->"),
-        );
-        let (before, rest) = text.split_once(&begin).expect("the mark of the table");
-        let (_, after) = rest.split_once(&end).expect("the mark of its end");
-        // A table has lines of its own.
-        let lines = if table.ends_with('\n') { "\n" } else { "" };
-        text = format!("{before}{begin}{lines}{table}{end}{after}");
-    }
-    compare(guide, &text);
+    let (begin, end) = ("<!-- obstacles -->", "<!-- end of obstacles -->");
+    let text = std::fs::read_to_string(Path::new(ROOT).join(guide)).unwrap();
+    let (before, rest) = text.split_once(begin).expect("the mark of the names");
+    let (_, after) = rest.split_once(end).expect("the mark of their end");
+    compare(guide, &format!("{before}{begin}{obstacles}{end}{after}"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,15 +33,19 @@ CONNECTORS: list[type[Connector]] = [made for module in MODULES for made in modu
 def word(expected: Expected) -> str:
     """The word of the table."""
     if isinstance(expected, Continues):
-        return "tries again" if expected.parts else "waits"
+        return "retries" if expected.parts else "waits"
     return {Ends: "fails", Finishes: "ends", Missing: "—"}[type(expected)]
 
 
 def rows() -> dict[str, list[str]]:
-    """The cells after the name, by the name of the connector."""
+    """The cells after the names, by the name of each connector."""
     text = GUIDE.read_text().partition("## Servers that do not serve\n")[2]
     lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `")]
-    return {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in lines}
+    return {
+        name: [cell.strip() for cell in cells[1:]]
+        for cells in lines
+        for name in re.findall("`(.+?)`", cells[0])
+    }
 
 
 @pytest.mark.parametrize("made", CONNECTORS)

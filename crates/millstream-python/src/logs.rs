@@ -11,9 +11,11 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use millstream_observe::log_line::{Format, Line, plain};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict, PyFloat};
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -49,6 +51,55 @@ struct LogRecord {
     fields: Fields,
     file: &'static str,
     line: u32,
+}
+
+/// A line of a log, as every program of Millstream writes it, without its end.
+#[pyfunction]
+pub(crate) fn log_line(
+    time_ns: u64,
+    level: &str,
+    target: &str,
+    message: &str,
+    fields: Vec<(String, Bound<'_, PyAny>)>,
+    json: bool,
+) -> String {
+    let fields = fields.into_iter();
+    let fields: Vec<_> = fields.map(|(name, of)| (name, value(&of))).collect();
+    let line = Line {
+        time_ns,
+        level,
+        target,
+        message,
+        fields: &fields,
+    };
+    line.written(match json {
+        true => Format::Json,
+        false => Format::Text,
+    })
+}
+
+/// A text whose control characters are escaped, as in the lines of a log.
+#[pyfunction]
+pub(crate) fn plain_text(text: &str) -> String {
+    plain(text)
+}
+
+/// The value of a field: a number or a truth, else a text.
+fn value(of: &Bound<'_, PyAny>) -> Value {
+    if of.is_none() {
+        return Value::Null;
+    }
+    if let Ok(flag) = of.cast::<PyBool>() {
+        return Value::from(flag.is_true());
+    }
+    if let Ok(number) = of.extract::<i64>() {
+        return Value::from(number);
+    }
+    if let Ok(float) = of.cast::<PyFloat>() {
+        return Value::from(float.value());
+    }
+    let text = of.str().map(|text| text.to_string_lossy().into_owned());
+    Value::from(text.unwrap_or_else(|_| "(it cannot be shown)".to_owned()))
 }
 
 fn level() -> LevelFilter {

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import logging
 
+from .. import _millstream
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
 
-__all__ = ["LEVELS", "configure", "emit", "level", "read_levels"]
+__all__ = ["LEVELS", "configure", "emit", "level", "read_levels", "supervisor_log"]
 
 LEVELS = {
     "error": logging.ERROR,
@@ -42,6 +44,7 @@ MODULES = (
     "queue",
     "replication",
     "service",
+    "supervisor",
     "wire",
 )
 """The modules that may have a level of their own, and modules within them as in ``flow.outbox``."""
@@ -49,6 +52,8 @@ LOGGERS = {
     name: logging.getLogger(name) for name in ("millstream", *(f"millstream.{each}" for each in MODULES))
 }
 """The loggers that are asked how much to log, by their names."""
+supervisor_log = logging.getLogger("millstream.supervisor")
+"""The log of a process that supervises others."""
 OWN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime"}
 
 
@@ -80,29 +85,26 @@ def emit(target: str, level: int, message: str, fields: dict[str, str], file: st
     logger.handle(record)
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line: time (seconds since 1970), level, logger, message, the fields of the event, and
-    the number of the process where there are several."""
+class Lines(logging.Formatter):
+    """Lines as all programs of Millstream write them: time, level, target, message and fields, among them the
+    number of the process where there are several. A traceback follows a line of text, and is a field of JSON.
+    """
 
-    def __init__(self, process: int | None = None) -> None:
+    def __init__(self, format: str, process: int | None = None) -> None:
         super().__init__()
+        self.is_json = format == "json"
         self.process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        import json
-
-        about: dict[str, Any] = {
-            "time": record.created,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if self.process is not None:
-            about["process"] = self.process
-        about.update({name: value for name, value in record.__dict__.items() if name not in OWN})
-        if record.exc_info:
-            about["exception"] = self.formatException(record.exc_info)
-        return json.dumps(about, default=str)
+        fields: list[tuple[str, object]] = [] if self.process is None else [("process", self.process)]
+        fields += [(name, value) for name, value in record.__dict__.items() if name not in OWN]
+        traceback = self.formatException(record.exc_info) if record.exc_info else ""
+        if traceback and self.is_json:
+            fields.append(("exception", traceback))
+        time_ns, level = int(record.created * 1e9), record.levelname.lower()
+        message = record.getMessage()
+        line = _millstream.log_line(time_ns, level, record.name, message, fields, self.is_json)
+        return f"{line}\n{traceback}" if traceback and not self.is_json else line
 
 
 def read_levels(text: str) -> dict[str, int]:
@@ -132,7 +134,7 @@ def read_levels(text: str) -> dict[str, int]:
     return {"millstream": LEVELS["info"], **levels}
 
 
-def configure(levels: dict[str, int], format: str, process: int | None = None) -> None:
+def configure(levels: Mapping[str, int], format: str, process: int | None = None) -> None:
     """Configures the log of a command: lines on standard error, as text or as JSON, with the number of this
     process among several if it is given.
 
@@ -153,7 +155,6 @@ def configure(levels: dict[str, int], format: str, process: int | None = None) -
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler()
-    place = "millstream: " if process is None else f"millstream p{process}: "
-    handler.setFormatter(JsonLines(process) if format == "json" else logging.Formatter(f"{place}%(message)s"))
+    handler.setFormatter(Lines(format, process))
     logger.addHandler(handler)
     logger.propagate = False

@@ -261,7 +261,7 @@ def run_verb(options: Any) -> int:
         wait_follower=options.wait_follower,
         wait_for_inputs=options.wait_for_inputs,
         http=options.http,
-        http_token=options.http_token_file,
+        http_token=options.http_token,
         http_open=options.http_open,
     )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))

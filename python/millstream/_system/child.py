@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,8 +29,6 @@ __all__ = ["main"]
 
 #: How often the files of the services are written, in seconds.
 EVERY_S = 0.2
-#: Over how many seconds a rate is taken.
-RATE_S = 3.0
 
 
 class Part(threading.Thread):
@@ -45,8 +42,7 @@ class Part(threading.Thread):
         self.meter = _millstream.Meter()
         self.waits_for: str | None = None
         self.code: int | None = None
-        self.calls: deque[tuple[float, int]] = deque()
-        self.written = ""
+        self.reporter = _millstream.Reporter(order["name"], order["inputs"])
 
     def run(self) -> None:
         try:
@@ -88,34 +84,9 @@ class Part(threading.Thread):
     def stop(self) -> None:
         self.stopper.stop()
 
-    def status(self) -> dict[str, Any]:
-        """The answer to a request for the status of the system."""
-        (calls, ticks, skipped, dead_letters), positions = self.meter.read()
-        now = time.monotonic()
-        while len(self.calls) > 1 and now - self.calls[0][0] > RATE_S:
-            self.calls.popleft()
-        self.calls.append((now, calls + ticks))
-        (before, few), (after, many) = self.calls[0], self.calls[-1]
-        state = "starting" if positions is None else "running"
-        return {
-            "pid": os.getpid(),
-            "state": state if self.waits_for is None else f"waiting for {self.waits_for}",
-            "calls": calls,
-            "ticks": ticks,
-            "skipped": skipped,
-            "dead_letters": dead_letters,
-            "calls_per_s": round((many - few) / (after - before), 1) if after > before else 0.0,
-            "positions": dict(zip(self.order["inputs"], positions or [], strict=False)),
-        }
-
     def write(self, state: str) -> None:
-        text = json.dumps(self.status())
-        if text != self.written:
-            self.written = text
-            path = os.path.join(state, f"{self.name}.json")
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(f"{path}.new", path)
+        """Writes what ``service status`` and the page show of it."""
+        self.reporter.write(state, self.meter, self.waits_for)
 
 
 class Log:

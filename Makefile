@@ -24,7 +24,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UNPUBLISHED := millstream-bench millstream-python millstream-sim
 .DEFAULT_GOAL := help
-.PHONY: help build program package demo setup machine tested check test rust lint code prose interfaces described api soak variations \
+.PHONY: help build program package demo setup machine tested check test rust lint code interfaces described api soak variations \
 	kills worlds models versions fuzz packets pythons tests-of-api miri bench wheel crates docs clean
 
 help:  ## list the verbs
@@ -56,7 +56,7 @@ machine:
 # that cargo compiles each crate once, and Clippy is the compiler that does it. The package in .venv is then that of the tests; `make
 # package` puts the release back.
 ALL := $(shell cat tests/built_together.txt)
-WITH_CLIPPY := code described rust tested test tests-of-api variations kills worlds models versions packets
+WITH_CLIPPY := code described interfaces api rust tested test tests-of-api variations kills worlds models versions packets
 $(WITH_CLIPPY): export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 $(WITH_CLIPPY): export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 NEXTEST := $(BIN)/cargo-nextest nextest run
@@ -83,7 +83,7 @@ ALONE  := tests/process/test_queue_awake.py
 rust:
 	.ci/phase "tests of Rust" $(NEXTEST) $(ALL)
 
-lint: $(READY) code prose interfaces  ## check format, lints, types, prose, and the documentation and public API of the crates
+lint: $(READY) code interfaces  ## check format, lints, types, and the documentation and public API of the crates
 
 code:
 	cargo fmt --all --check
@@ -93,11 +93,9 @@ code:
 	$(BIN)/ruff format --check $(PYSRC)
 	.ci/phase "mypy" $(BIN)/mypy --strict python/millstream crates/millstream-bench/python/millstream_bench
 
-prose:
-	$(BIN)/python tests/prose.py
-
 interfaces: described
-	$(BIN)/python tests/public_api.py $(TARGET)/doc
+	cargo build --quiet $(ALL) --example public_api
+	$(TARGET)/debug/examples/public_api $(TARGET)/doc
 
 # JSON of the documentation, of which the snapshots of the API are made; rustdoc's own lints run as for pages. `cargo doc` would check
 # every dependency for it, doctests link those that are built.
@@ -106,7 +104,8 @@ described:
 		cargo test --doc --quiet $(ALL)
 
 api: $(READY) described  ## renew the snapshots of the public API, crates/*/api.txt
-	$(BIN)/python tests/public_api.py $(TARGET)/doc --write
+	cargo build --quiet $(ALL) --example public_api
+	$(TARGET)/debug/examples/public_api $(TARGET)/doc --write
 
 # Hours. What finds something prints the seed that repeats it. Each part can be run alone.
 soak: variations kills worlds models versions fuzz packets pythons  ## run for hours: kills, simulated worlds, random flows, upgrades, fuzzing

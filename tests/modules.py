@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from rust_text import body_end, code_only
-
 Names = tuple[str, ...]
 Uses = dict[str, set[str]]
 
@@ -34,6 +32,49 @@ def rust_uses(source: Path) -> Uses:
     }
     crate = Crate(modules)
     return {name(path): {name(used) for used in crate.used_by(path)} for path in modules}
+
+
+OPAQUE = re.compile(
+    r"""
+      //[^\n]* | /\*                                                        # a block comment may nest
+    | \b[bc]?r(?P<hashes>\#*)".*?"(?P=hashes)                               # raw string
+    | "(?:\\.|[^"\\])*"                                                     # string
+    | '(?:\\(?:x[0-9a-fA-F]{2}|u\{[^}]*\}|.)|[^'\\\n])'                     # character, never a lifetime
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def code_only(rust: str) -> str:
+    """Blanks comments, strings and characters; every other character keeps its place."""
+    kept: list[str] = []
+    at = 0
+    while begin := OPAQUE.search(rust, at):
+        end = block_comment_end(rust, begin.end()) if begin[0] == "/*" else begin.end()
+        kept += rust[at : begin.start()], re.sub(r"[^\n]", " ", rust[begin.start() : end])
+        at = end
+    return "".join(kept) + rust[at:]
+
+
+def block_comment_end(rust: str, at: int) -> int:
+    depth = 1
+    for mark in re.compile(r"/\*|\*/").finditer(rust, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(rust)
+
+
+def body_end(code: str, at: int) -> int | None:
+    """Where the body of the function whose name ends at `at` closes; None when it has no body."""
+    depth = 0
+    for mark in re.compile(r"[][(){};]").finditer(code, at):
+        depth += (mark[0] in "([{") - (mark[0] in ")]}")
+        if depth < 0 or (depth == 0 and mark[0] == ";"):
+            return None
+        if depth == 0 and mark[0] == "}":
+            return mark.end()
+    return None
 
 
 def module_of(file: Path) -> Names:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from public_api import ROOT, published
+from packages import ROOT, published
 
 UNPUBLISHED = {"millstream-bench", "millstream-python", "millstream-sim"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cargo_build import BUILD, FOLDER
 from documents import GUIDE, ROOT, blocks
-from public_api import published
+from packages import published
 
 TIMEOUT = 500
 """Seconds for the programs of a guide: on a busy machine some take minutes to compile."""

@@ -15,6 +15,7 @@ __all__ = [
     "BY_SIGPIPE",
     "INTERRUPTED",
     "LOST",
+    "PACKAGE",
     "UsageError",
     "describe",
     "failed",
@@ -29,7 +30,8 @@ BY_SIGPIPE = 141
 """The exit code of a program that has written to a pipe which nobody reads, as shells count."""
 INTERRUPTED = 130
 """The exit code of a process that Ctrl-C has ended, as shells count."""
-OURS = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+"""The directory of this package: frames below it are not the user's."""
 
 
 class UsageError(Exception):
@@ -93,7 +95,7 @@ def users_frames(frames: TracebackType | None) -> TracebackType | None:
     kept = []
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
-        if not (os.path.abspath(file).startswith(OURS) or "runpy" in os.path.basename(file)):
+        if not (os.path.abspath(file).startswith(PACKAGE) or "runpy" in os.path.basename(file)):
             kept.append(frames)
         frames = frames.tb_next
     built: TracebackType | None = None

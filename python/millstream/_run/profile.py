@@ -16,6 +16,7 @@ import threading
 import time
 
 from .. import _millstream
+from .._errors.command import PACKAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ STACKS_MAX = 20_000
 """The number of different stacks that are kept; further ones count as one."""
 DEPTH_MAX = 128
 """The number of frames of a stack that are kept: those that are called first."""
-PACKAGE = os.path.dirname(__file__) + os.sep
-"""Where the functions of this package are; those of a step are called by them."""
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 

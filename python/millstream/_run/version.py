@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .._errors.command import PACKAGE
 from .._errors.flow import FlowUsageError
 from .programs import PROGRAMS
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["describing_module", "version_of"]
 
-OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 INSTALLED = {"site-packages", "dist-packages"}
 """The directories of installed packages, by their names."""
 PYC_HEADER_BYTES = 16
@@ -31,7 +31,7 @@ PYC_HEADER_BYTES = 16
 def describing_module() -> str:
     """The name of the module that calls ours: the one that describes a flow."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "__main__"))
 
@@ -87,7 +87,7 @@ def is_installed(module: ModuleType) -> bool:
     if not isinstance(file, str):
         return True
     path = os.path.abspath(file)
-    places = (OURS, *(place + os.sep for place in installed_places()))
+    places = (PACKAGE, *(place + os.sep for place in installed_places()))
     return path.startswith(places) or not INSTALLED.isdisjoint(path.split(os.sep))
 
 

@@ -13,9 +13,9 @@ from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from .._errors.command import UsageError
+from .._errors.command import UsageError, report_error
 from .._run.page_options import add_http, check_http
-from .failures import failed, print_error
+from .failures import failed
 from .load import load
 
 __all__ = ["component_of", "service"]
@@ -31,7 +31,7 @@ def service(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return done
     except UsageError as error:
-        return print_error(verb, str(error), 2)
+        return report_error(str(error), 2, verb)
     except (KeyboardInterrupt, BdbQuit):
         return 0  # the user has left the debugger
     except BrokenPipeError:

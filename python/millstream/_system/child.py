@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _millstream
-from .._errors.command import UsageError
+from .._errors.command import UsageError, report_error
 from .._errors.flow import ServiceError
-from .._service.failures import failed, print_error
+from .._service.failures import failed
 from .._service.load import load
 from .._service.options import Hooks, Retention
 from .gateway import GatewayPart
@@ -53,7 +53,7 @@ class Part(threading.Thread):
             if isinstance(error, Exception):
                 failed(f"service {self.name}", error)
             else:
-                print_error(f"service {self.name}", f"ended by {type(error).__name__}", 1)
+                report_error(f"ended by {type(error).__name__}", 1, f"service {self.name}")
 
     def serve(self) -> None:
         from ..service import serve
@@ -118,7 +118,7 @@ def main() -> int:
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line:
-        return print_error("service up", "this program is started by `millstream service up`", 2)
+        return report_error("this program is started by `millstream service up`", 2, "service up")
     order = json.loads(line)
     sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
     try:
@@ -126,7 +126,7 @@ def main() -> int:
         if "gateway" in order:
             parts.append(GatewayPart(order["gateway"]))
     except UsageError as error:
-        return print_error("service up", str(error), 2)
+        return report_error(str(error), 2, "service up")
     except ServiceError as error:
         return failed("service up", error)
     asked = threading.Event()
@@ -154,7 +154,7 @@ def main() -> int:
             busy = ", ".join(part.name for part in parts if part.is_alive())
             limit = f"{order['stop_s']:g} s"
             text = f"the call of {busy} has not ended within {limit} (stop); the next start makes it again"
-            print_error("service up", text, 1)
+            report_error(text, 1, "service up")
             sys.stdout.flush()
             os._exit(1)
     for part in parts:

@@ -13,12 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _millstream
-from .._errors.command import UsageError
+from .._errors.command import UsageError, report_error
 from .._errors.flow import FlowUsageError, ServiceError
 from .._errors.journal import JournalError
 from .._run.logs import configure, read_levels
 from .._run.page_options import add_http, check_http
-from .._service.failures import print_error
 from .._stores.journal import Journal
 from .file import Service, System, read
 from .gateway import NAME, Gateway
@@ -120,7 +119,7 @@ def down_verb(options: Any) -> int:
         time.sleep(0.02)
     processes = known_status(system).get("processes", {}).items()
     broken = [f"{name}: {known['broken_off']}" for name, known in processes if known.get("broken_off")]
-    return print_error("service down", "; ".join(broken), 1) if broken else 0
+    return report_error("; ".join(broken), 1, "service down") if broken else 0
 
 
 def is_held(state: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import millstream as ms
 import pytest
+from millstream.__main__ import VERBS
 from millstream._run.arguments import CommandOptions, flags_passed, parse
 from millstream._run.options import RunOptions, StartOptions
 
@@ -91,3 +92,8 @@ def test_options_are_checked_before_a_run() -> None:
 def test_a_supervisor_passes_what_the_list_says() -> None:
     assert flags_passed("once") == {"--drop-state": 1, "--fresh": 0, "--reset-clock": 0}
     assert flags_passed("never") == {"--processes": 1, "--restarts": 1, "--ready-file": 1}
+
+
+def test_the_program_lists_the_verbs_that_are_python() -> None:
+    said = subprocess.check_output([sys.executable, "-m", "millstream", "--help"], text=True)
+    assert all(re.search(rf"^  {verb} +[A-Z]", said, re.MULTILINE) for verb in VERBS), said

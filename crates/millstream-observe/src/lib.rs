@@ -55,6 +55,8 @@ mod layout;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod list;
 #[doc(hidden)] // For the other crates of Millstream.
+pub mod log_levels;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod log_line;
 mod metrics_text;
 mod observer;

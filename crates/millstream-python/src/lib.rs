@@ -84,7 +84,7 @@ mod _millstream {
     #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]
-    use crate::logs::{log_line, plain_text};
+    use crate::logs::{log_levels, log_line, log_modules, plain_text};
     #[pymodule_export]
     use crate::observer::Observer;
     #[pymodule_export]

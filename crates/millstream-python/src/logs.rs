@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use millstream_observe::log_levels::{Levels, MODULES};
 use millstream_observe::log_line::{Format, Line, plain};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat};
@@ -25,6 +27,8 @@ use crate::gil::unlocked;
 
 /// Events that wait for Python.
 const QUEUED_MAX: usize = 4096;
+/// The level of `logging` that nothing reaches.
+const OFF: u8 = 51;
 /// How long the end of a run waits until its events are logged.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -76,6 +80,25 @@ pub(crate) fn log_line(
         true => Format::Json,
         false => Format::Text,
     })
+}
+
+/// The levels of loggers by their names, as the option `--log-level` has them: `millstream` is for all that have none.
+#[pyfunction]
+pub(crate) fn log_levels(text: &str) -> PyResult<Vec<(String, u8)>> {
+    let levels: Levels = text.parse().map_err(PyValueError::new_err)?;
+    let number = |level: LevelFilter| level.into_level().map_or(OFF, to_python);
+    let all = levels.all.unwrap_or(LevelFilter::INFO);
+    let modules = levels.modules.into_iter();
+    let modules = modules.map(|(name, level)| (format!("millstream.{name}"), number(level)));
+    Ok(std::iter::once(("millstream".to_owned(), number(all)))
+        .chain(modules)
+        .collect())
+}
+
+/// The modules that may have a level of their own.
+#[pyfunction]
+pub(crate) fn log_modules() -> Vec<&'static str> {
+    MODULES.to_vec()
 }
 
 /// A text whose control characters are escaped, as in the lines of a log.

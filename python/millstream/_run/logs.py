@@ -22,34 +22,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LEVELS", "configure", "emit", "level", "read_levels", "supervisor_log"]
+__all__ = ["configure", "emit", "level", "read_levels", "supervisor_log"]
 
-LEVELS = {
-    "error": logging.ERROR,
-    "warning": logging.WARNING,
-    "info": logging.INFO,
-    "debug": logging.DEBUG,
-    "trace": 5,
-}
-"""The values of ``--log-level``; ``off`` is above all of them."""
-
-MODULES = (
-    "cluster",
-    "flow",
-    "http",
-    "journal",
-    "kafka",
-    "link",
-    "observe",
-    "queue",
-    "replication",
-    "service",
-    "supervisor",
-    "wire",
-)
-"""The modules that may have a level of their own, and modules within them as in ``flow.outbox``."""
+TRACE = 5
+"""The level below ``logging.DEBUG``."""
 LOGGERS = {
-    name: logging.getLogger(name) for name in ("millstream", *(f"millstream.{each}" for each in MODULES))
+    name: logging.getLogger(name)
+    for name in ("millstream", *(f"millstream.{each}" for each in _millstream.log_modules()))
 }
 """The loggers that are asked how much to log, by their names."""
 supervisor_log = logging.getLogger("millstream.supervisor")
@@ -120,18 +99,7 @@ def read_levels(text: str) -> dict[str, int]:
         >>> read_levels("info,flow.outbox=debug")
         {'millstream': 20, 'millstream.flow.outbox': 10}
     """
-    levels: dict[str, int] = {}
-    for part in text.split(","):
-        module, equals, word = part.rpartition("=")
-        if word != "off" and word not in LEVELS:
-            raise ValueError(f"{word!r} is no level: {', '.join(LEVELS)} or off")
-        if equals and module.partition(".")[0] not in MODULES:
-            raise ValueError(f"{module!r} is no module with a log: {', '.join(MODULES)}")
-        name = f"millstream.{module}" if equals else "millstream"
-        if name in levels:
-            raise ValueError(f"the level of {module or 'all modules'} is there twice")
-        levels[name] = logging.CRITICAL + 1 if word == "off" else LEVELS[word]
-    return {"millstream": LEVELS["info"], **levels}
+    return dict(_millstream.log_levels(text))
 
 
 def configure(levels: Mapping[str, int], format: str, process: int | None = None) -> None:
@@ -146,7 +114,7 @@ def configure(levels: Mapping[str, int], format: str, process: int | None = None
         format: ``text`` or ``json``.
         process: the number of this process.
     """
-    logging.addLevelName(LEVELS["trace"], "TRACE")
+    logging.addLevelName(TRACE, "TRACE")
     logger = logging.getLogger("millstream")
     for name, level in levels.items():
         one = LOGGERS.setdefault(name, logging.getLogger(name))

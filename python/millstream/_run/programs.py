@@ -44,8 +44,9 @@ def tell_of_unused() -> None:
     from .._millstream import plain_text
 
     for flow in UNUSED:
+        name = plain_text(flow.name)
         print(
-            f'millstream: flow "{plain_text(flow.name)}" was described and never run: call ms.run(flow), or run the file '
+            f'millstream: flow "{name}" was described and never run: call ms.run(flow), or run the file '
             "with millstream run",
             file=sys.stderr,
         )

@@ -11,6 +11,7 @@ __all__ = ["main"]
 VERBS = {
     "run": ("_run.command", "run_file"),
     "diff": ("_run.diff_command", "diff_files"),
+    "new": ("_new.command", "new_folder"),
     "service": ("_service.command", "service"),
 }
 """The verbs that are Python, each with its module and function; the help of the native program lists them."""

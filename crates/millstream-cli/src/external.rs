@@ -16,7 +16,7 @@ pub(super) struct External {
 }
 
 /// All of them.
-const EXTERNAL: [External; 3] = [
+const EXTERNAL: [External; 4] = [
     External {
         name: "run",
         about: "Run a flow that is written in Python",
@@ -26,6 +26,11 @@ const EXTERNAL: [External; 3] = [
         name: "diff",
         about: "Compare what two flows make of the same recorded input",
         subject: "flows",
+    },
+    External {
+        name: "new",
+        about: "Write a folder to begin with: a flow, a queue or a service, with tests",
+        subject: "new folders",
     },
     External {
         name: "service",

@@ -1,5 +1,6 @@
-//! Addresses to listen on: `host:port`, or `unix:PATH`.
+//! Addresses to listen on: `host:port`, `port` on this machine alone, or `unix:PATH`.
 
+use std::borrow::Cow;
 use std::io::{Error, ErrorKind, Result};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
@@ -34,7 +35,7 @@ impl Bound {
         let named = |error: Error| Error::new(error.kind(), format!("{address}: {error}"));
         let bound = match address.strip_prefix(UNIX) {
             Some(path) => bind_unix(Path::new(path)),
-            None => bind_tcp(address).map(Bound::Tcp),
+            None => bind_tcp(&with_host(address)).map(Bound::Tcp),
         };
         bound.map_err(named)
     }
@@ -55,6 +56,15 @@ impl Bound {
             Bound::Tcp(listener) => listener.local_addr()?.to_string(),
             Bound::Unix(_, file) => format!("{UNIX}{}", file.0.display()),
         })
+    }
+}
+
+/// The address with the host 127.0.0.1 if it is a port alone.
+fn with_host(address: &str) -> Cow<'_, str> {
+    let port = address.strip_prefix(':').unwrap_or(address);
+    match port.parse::<u16>() {
+        Ok(port) => format!("127.0.0.1:{port}").into(),
+        Err(_) => address.into(),
     }
 }
 
@@ -115,8 +125,26 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        for (address, full) in [
+            ("80", "127.0.0.1:80"),
+            (":80", "127.0.0.1:80"),
+            ("h:80", "h:80"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(with_host(address), full);
+        }
+        assert!(Bound::bind("0").unwrap().is_loopback());
+    }
+
+    #[test]
     fn an_address_that_is_none_is_named() {
-        for address in ["nonsense", "127.0.0.1:no", "unix:/no/such/directory/s"] {
+        for address in [
+            "nonsense",
+            "70000",
+            "127.0.0.1:no",
+            "unix:/no/such/directory/s",
+        ] {
             let error = Bound::bind(address).err().unwrap().to_string();
             assert!(error.starts_with(address), "{error}");
         }

@@ -1,0 +1,1 @@
+"""``millstream new``: folders to begin with, each of which runs as it is written."""

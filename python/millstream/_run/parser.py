@@ -27,13 +27,14 @@ class Parser(argparse.ArgumentParser):
         prog: the program and its verb.
         description: what it does.
         epilog: an example.
+        more: further arguments of ``argparse.ArgumentParser``.
 
     Raises:
         UsageError: arguments do not fit.
     """
 
-    def __init__(self, prog: str, description: str, epilog: str) -> None:
-        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+    def __init__(self, prog: str, description: str, epilog: str, **more: Any) -> None:
+        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False, **more)
         self.worded: list[Option] = []
 
     def error(self, message: str) -> NoReturn:

@@ -1,5 +1,5 @@
-"""``python -m millstream`` and the command ``millstream``: ``run``, ``diff`` and ``service`` are Python,
-all else is the native program."""
+"""``python -m millstream`` and the command ``millstream``: some verbs are Python, all others the native
+program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import signal
 import sys
 
 __all__ = ["main"]
+
+VERBS = {
+    "run": ("_run.command", "run_file"),
+    "diff": ("_run.diff_command", "diff_files"),
+    "new": ("_new.command", "new_folder"),
+    "service": ("_service.command", "service"),
+}
+"""The verbs that are Python, each with its module and function; the help of the native program lists them."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,22 +35,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def verb(arguments: list[str]) -> int:
     """Runs one verb; returns the exit code."""
-    if arguments[:1] == ["run"]:
-        from ._run.command import run_file
+    home, function = VERBS.get(arguments[0] if arguments else "", ("", ""))
+    if home:
+        from importlib import import_module
 
-        return run_file(arguments[1:])
-    if arguments[:1] == ["diff"]:
-        from ._run.replay_command import diff_files
-
-        return diff_files(arguments[1:])
-    if arguments[:1] == ["service"]:
-        from ._service.command import service
-
-        return service(arguments[1:])
-    if arguments[:1] == ["new"]:
-        from ._new.command import new_folder
-
-        return new_folder(arguments[1:])
+        code: int = getattr(import_module(f"{__package__}.{home}"), function)(arguments[1:])
+        return code
     return native(arguments)
 
 

@@ -28,6 +28,7 @@ from ._millstream_stores import (
     Queues,
     Record,
 )
+from ._run.options import RunOptions, StartOptions
 
 # fmt: off
 __all__ = [
@@ -35,11 +36,12 @@ __all__ = [
     "Flow", "Gauge", "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor",
     "JournalReader", "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter",
     "Observer", "OneOffs", "OpenItem", "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder",
-    "Rehearsal", "Report", "Script", "Service", "SourceIo", "Stopper", "Trial", "VirtualClock", "When",
-    "cli_main", "compress", "csv_directory", "csv_read", "directory_read", "file_read", "file_write",
+    "Rehearsal", "Report", "Reporter", "Script", "Service", "SourceIo", "Stopper", "Trial", "VirtualClock",
+    "When", "cli_main", "compress", "csv_directory", "csv_read", "directory_read", "file_read", "file_write",
     "file_write_by_key", "http_feed", "http_listen", "http_post", "http_received", "http_replies",
     "http_reply", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
-    "key_hash", "measure_lock_waits", "name_options_of_command_line", "outbox_sink", "queue_read",
+    "key_hash", "log_levels", "log_line", "log_modules", "measure_lock_waits",
+    "name_options_of_command_line", "outbox_sink", "plain_text", "queue_read",
     "queue_write", "run", "saved_states", "service_ask", "service_export", "service_has_input",
     "service_history", "service_latency", "service_test", "service_variants", "shown_state",
     "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
@@ -304,26 +306,24 @@ class KeyedSink(Generic[_T_contra]): ...
 
 def run(
     flow: Flow,
-    workers: int,
-    spin: bool,
-    on_metrics: Callable[[Report], object] | None,
-    metrics_interval: float,
-    clock: VirtualClock | None,
-    recovery: object,
+    options: RunOptions,
     stopper: Stopper,
-    rehearsal: Rehearsal | None,
-    cluster: object,
+    rehearsal: Rehearsal | None = None,
     observer: Observer | None = None,
-    shards: int | None = None,
+    crash: int | tuple[str, int] | None = None,
 ) -> Report: ...
-def start(
-    flow: Flow,
-    workers: int,
-    spin: bool,
-    clock: VirtualClock | None,
-    recovery: object,
-    observer: Observer | None,
-) -> Handle: ...
+def start(flow: Flow, options: StartOptions, observer: Observer | None) -> Handle: ...
+def log_line(
+    time_ns: int,
+    level: str,
+    target: str,
+    message: str,
+    fields: Sequence[tuple[str, object]],
+    json: bool,
+) -> str: ...
+def log_levels(text: str) -> list[tuple[str, int]]: ...
+def log_modules() -> list[str]: ...
+def plain_text(text: str) -> str: ...
 def measure_lock_waits(measured: bool) -> tuple[float, int]: ...
 def name_options_of_command_line(named: bool) -> bool: ...
 def shown_state(how: int, written: bytes) -> str | None: ...
@@ -680,7 +680,11 @@ class Service:
 @final
 class Meter:
     def __new__(cls) -> Meter: ...
-    def read(self) -> tuple[tuple[int, int, int, int], list[int] | None]: ...
+
+@final
+class Reporter:
+    def __new__(cls, name: str, inputs: Sequence[str]) -> Reporter: ...
+    def write(self, folder: str, meter: Meter, waits_for: str | None) -> None: ...
 
 def service_ask(output: str | PathLike[str], query: str, arguments: str, timeout: float) -> str: ...
 def service_test(

@@ -8,7 +8,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 MOMENTS = ("before", "within", "after")
 TEXTS = [str(n) if n % 3 else f"bad {n}" for n in range(24)]
@@ -20,7 +20,7 @@ def crash_often(flow: ms.Flow, state: Path, commits: int = 2, workers: tuple[int
     for crashes in count():
         try:
             crash = (MOMENTS[crashes % 3], commits)
-            run_saving(flow, workers[crashes % len(workers)], Saving(str(state), 0.0, False, [], crash))
+            run_crashing(flow, workers[crashes % len(workers)], state, crash)
         except ms.SimulatedCrash:
             continue
         return crashes

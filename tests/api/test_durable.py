@@ -9,7 +9,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 
 class Once(ms.Source):
@@ -53,7 +53,7 @@ def test_a_crash_at_any_commit_loses_and_repeats_nothing(tmp_path: Path, workers
             .sink("out", ms.files.write(out))
         )
         try:
-            run_saving(flow, workers, Saving(str(state), 0.0, False, [], chance.randrange(1, 9)))
+            run_crashing(flow, workers, state, chance.randrange(1, 9))
         except ms.SimulatedCrash:
             crashes += 1
         else:

@@ -14,7 +14,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 MOMENTS = ["before", "within", "after"]
 
@@ -24,7 +24,7 @@ def crash_often(flow: ms.Flow, state: Path, commits: int = 2, workers: tuple[int
     for crashes in range(1000):
         try:
             crash = (MOMENTS[crashes % 3], commits)
-            run_saving(flow, workers[crashes % len(workers)], Saving(str(state), 0.0, False, [], crash))
+            run_crashing(flow, workers[crashes % len(workers)], state, crash)
         except ms.SimulatedCrash:
             continue
         return crashes

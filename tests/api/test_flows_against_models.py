@@ -16,7 +16,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream._errors.flow import SimulatedCrash
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 SEEDS = range(int(os.environ.get("MILLSTREAM_SEED", "1")), int(os.environ.get("MILLSTREAM_SEED", "1")) + 24)
 SECONDS = float(os.environ.get("MILLSTREAM_SECONDS", "2"))
@@ -243,7 +243,7 @@ def run(chance: random.Random, flow: ms.Flow, state: Path) -> None:
     while True:
         crash = (chance.choice(["before", "within", "after"]), chance.randrange(1, 8))
         try:
-            run_saving(flow, workers, Saving(str(state), 0.0, False, [], crash))
+            run_crashing(flow, workers, state, crash)
             return
         except SimulatedCrash:
             workers = chance.randrange(1, 4)

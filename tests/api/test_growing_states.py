@@ -8,7 +8,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 # An item is longer than the size from which states are saved by what was added to them.
 SIZE = 5_000
@@ -116,7 +116,7 @@ def test_nor_do_other_numbers_of_workers(shape: str, tmp_path: Path) -> None:
     flow = build(shape, out)
     for workers in [1, 2, 3, 1, 2]:
         with pytest.raises(ms.SimulatedCrash):
-            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 3))
+            run_crashing(flow, workers, tmp_path, 3)
     ms.run(flow, state=tmp_path)
     assert sorted(map(repr, out)) == sorted(map(repr, whole))
 

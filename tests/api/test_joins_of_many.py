@@ -152,7 +152,7 @@ def test_values_that_are_late_are_a_stream_of_their_own() -> None:
 
 
 def test_a_join_of_another_number_of_streams_says_so(tmp_path: Any) -> None:
-    from millstream._run.run import Saving, run_saving
+    from millstream._run.trial import run_crashing
 
     def build(count: int, out: list[Any]) -> ms.Flow:
         flow = ms.Flow("join")
@@ -162,7 +162,7 @@ def test_a_join_of_another_number_of_streams_says_so(tmp_path: Any) -> None:
 
     out: list[Any] = []
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(build(1, out), 1, Saving(str(tmp_path), 0.0, False, [], 3))
+        run_crashing(build(1, out), 1, tmp_path, 3)
     with pytest.raises(ms.FlowError, match="the state is of a join of 2 streams, not of 3"):
         ms.run(build(2, out), state=tmp_path)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 
 class Tick(ms.Record, format=">4sI", fields="symbol price"):
@@ -78,7 +78,7 @@ def test_with_a_state_directory_commits_move_the_cursor(numbers: Path, tmp_path:
 
     out = ms.testing.collect()
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(flow(out), 1, Saving(str(tmp_path / "state"), 0.0, False, [], 1))
+        run_crashing(flow(out), 1, tmp_path / "state", 1)
     with ms.Journal(numbers) as journal:
         assert journal.cursors()["flow"] in (0, 10)
         journal.append("10")
@@ -129,7 +129,7 @@ def test_output_is_cut_back_to_the_commit(numbers: Path, tmp_path: Path) -> None
             .sink("out", ms.journals.append(out))
         )
         try:
-            run_saving(flow, 1, Saving(str(tmp_path / "state"), 0.0, False, [], 1))
+            run_crashing(flow, 1, tmp_path / "state", 1)
         except ms.SimulatedCrash:
             crashes += 1
         else:

@@ -10,7 +10,7 @@ import millstream as ms
 import msgspec
 import pytest
 from millstream import testing
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 VALUES: list[Any] = [{"a": 1, "b": [None, True]}, "größe \u2028\n", 10**40, -1.5, [], {}, "", None]
 
@@ -86,7 +86,7 @@ def test_a_crash_at_every_commit_changes_no_line(tmp_path: Path) -> None:
     for crashes in range(1000):
         crash = (["before", "within", "after"][crashes % 3], 2)
         try:
-            run_saving(flow, 1, Saving(str(tmp_path / "state"), 0.0, False, [], crash))
+            run_crashing(flow, 1, tmp_path / "state", crash)
         except ms.SimulatedCrash:
             continue
         break

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import millstream as ms
 import pytest
 from millstream import _millstream, testing
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 
 class Folded(str):
@@ -179,7 +179,7 @@ def test_a_key_that_is_accepted_is_loaded_as_an_equal_key_of_its_type(seed: int,
     windows.map(lambda window: window.value).sink("closed", closed)
     for workers in [1, 3, 2, 1]:
         try:
-            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 3))
+            run_crashing(flow, workers, tmp_path, 3)
         except ms.SimulatedCrash:
             continue
     ms.run(flow, state=tmp_path)
@@ -215,6 +215,6 @@ def test_true_and_one_are_one_key_through_removal_and_restart(tmp_path: Path) ->
     flow = build(out)
     for _ in range(3):
         with pytest.raises(ms.SimulatedCrash):
-            run_saving(flow, 1, Saving(str(tmp_path), 0.0, False, [], 1))
+            run_crashing(flow, 1, tmp_path, 1)
     ms.run(flow, state=tmp_path)
     assert [(typed(key), n) for key, n in out] == [(typed(key), n) for key, n in whole]

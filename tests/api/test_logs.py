@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,10 +52,10 @@ def test_a_new_logger_leaves_an_iteration_over_the_loggers_alone() -> None:
 def test_what_nobody_listens_to_never_reaches_python(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from millstream import _logs
+    from millstream._run import logs
 
     reached = []
-    monkeypatch.setattr(_logs, "emit", lambda *about: reached.append(about))
+    monkeypatch.setattr(logs, "emit", lambda *about: reached.append(about))
     with caplog.at_level(logging.ERROR, logger="millstream"):
         ms.run(ages(100))
     assert not reached
@@ -82,9 +83,11 @@ def program(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_the_program_logs_text_or_json_or_nothing(tmp_path: Path) -> None:
     text = program(tmp_path)
     assert text.returncode == 0
-    assert text.stderr.startswith("millstream: skipped: step \"age\", key 1, item 'x'")
+    skipped = " WARNING flow.policy: skipped: step \"age\", key 1, item 'x'"
+    assert re.match(rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{6}}Z{skipped}", text.stderr), text.stderr
+    assert ' step="age" ' in text.stderr and text.stderr.count("\n") == 1
     line = json.loads(program(tmp_path, "--log-format", "json").stderr)
-    assert (line["level"], line["logger"]) == ("warning", "millstream.flow.policy")
+    assert (line["level"], line["target"]) == ("warning", "flow.policy")
     assert (line["step"], line["key"], line["item"]) == ("age", "1", "'x'")
     assert line["message"].startswith("skipped: ")
     assert program(tmp_path, "--log-level", "error").stderr == ""
@@ -113,3 +116,43 @@ def test_modules_have_levels_of_their_own(tmp_path: Path) -> None:
 def test_the_lines_of_a_worker_name_it_and_its_flow(tmp_path: Path) -> None:
     (line,) = lines(program(tmp_path, "--log", "json"))
     assert (line["flow"], line["worker"], line["step"]) == ("ages", "0", "age")
+
+
+HOSTILE = "a\nb\x1b[2J\x9b"
+NAMES = f"""
+import millstream as ms
+
+flow = ms.Flow({HOSTILE!r})
+texts = flow.source("texts", ms.testing.items(["x"])).key_by(len, name="by")
+texts.map(int, name={HOSTILE!r}, on_error="skip").sink("out", ms.testing.collect())
+"""
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_no_control_character_of_a_name_reaches_the_log(format: str, tmp_path: Path) -> None:
+    file = tmp_path / "names.py"
+    file.write_text(NAMES)
+    command = [sys.executable, "-m", "millstream", "run", str(file), "--log", format]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    (line,) = ended.stderr.splitlines()
+    assert not [character for character in line if ord(character) < 32 or 127 <= ord(character) < 160]
+    assert r"a\nb\u001b[2J\u009b" in line
+    if format == "json":
+        assert json.loads(line)["step"] == json.loads(line)["flow"] == HOSTILE
+
+
+def test_a_traceback_follows_its_line() -> None:
+    from millstream._run.logs import Lines
+
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        record = logging.getLogger("millstream.mine").makeRecord(
+            "millstream.mine", logging.ERROR, "a.py", 1, "it %s", ("fails",), sys.exc_info(), extra={"n": 3}
+        )
+    head, *traceback = Lines("text", 2).format(record).splitlines()
+    assert head.endswith(" ERROR   mine: it fails process=2 n=3")
+    assert traceback[0] == "Traceback (most recent call last):" and traceback[-2:] == ["ValueError: a", "b"]
+    line = json.loads(Lines("json", 2).format(record))
+    assert (line["target"], line["process"], line["n"]) == ("mine", 2, 3)
+    assert line["exception"].endswith("ValueError: a\nb")

@@ -8,7 +8,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 from millstream._streams.lookups import Cache
 
 
@@ -157,7 +157,7 @@ def test_inspect_debug_tells_epoch_worker_key_and_item(tmp_path: Any, capfd: Any
     out: list[Any] = []
     for crash in [("after", 1), ("after", 1), None]:
         try:
-            run_saving(build(out), 1, Saving(str(tmp_path), 0.0, False, [], crash))  # type: ignore[arg-type]
+            run_crashing(build(out), 1, tmp_path, crash)  # type: ignore[arg-type]
         except ms.SimulatedCrash:
             continue
     assert out == [0, 1, 2, 3]

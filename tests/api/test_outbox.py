@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import millstream as ms
 import pytest
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 SOON = ms.Backoff(first=0.001, most=0.01)
 
@@ -95,7 +95,7 @@ def test_a_destination_with_a_position_has_each_item_once(tmp_path: Path, make: 
     crashes = 0
     while True:
         try:
-            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 2))
+            run_crashing(flow, workers, tmp_path, 2)
         except ms.SimulatedCrash:
             crashes += 1
             continue
@@ -116,7 +116,7 @@ def test_a_function_has_each_item_at_least_once_with_one_number(tmp_path: Path, 
     flow = numbers(write)
     while True:
         try:
-            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 2))
+            run_crashing(flow, workers, tmp_path, 2)
             break
         except ms.SimulatedCrash:
             pass

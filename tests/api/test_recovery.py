@@ -8,7 +8,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 WORDS = [f"w{i * i % 17}" for i in range(200)]
 
@@ -71,7 +71,7 @@ def build(out: list[Any]) -> ms.Flow:
 def runs(flow: ms.Flow, state: str, commits: int, workers: int = 1) -> int:
     for crashes in range(1000):
         try:
-            run_saving(flow, workers, Saving(state, 0.0, False, [], commits))
+            run_crashing(flow, workers, state, commits)
         except ms.SimulatedCrash:
             continue
         return crashes
@@ -90,7 +90,7 @@ def test_with_other_numbers_of_workers(tmp_path: Any) -> None:
     flow = build(out)
     for workers in [2, 1, 3, 2, 1]:
         with pytest.raises(ms.SimulatedCrash):
-            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 3))
+            run_crashing(flow, workers, tmp_path, 3)
     runs(flow, str(tmp_path), 2, 2)
     assert sorted(map(repr, out)) == sorted(map(repr, whole))
 
@@ -112,7 +112,7 @@ def test_a_step_that_vanished_is_an_error_with_the_way_out(tmp_path: Any) -> Non
 
     first: list[Any] = []
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(renamed("old", first), 1, Saving(str(tmp_path), 0.0, False, [], 3))
+        run_crashing(renamed("old", first), 1, tmp_path, 3)
     with pytest.raises(ms.FlowError, match=r'"old".*drop_state=\["old"\]'):
         ms.run(renamed("new", first), state=tmp_path)
     ms.run(renamed("new", first), state=tmp_path, drop_state=["old"])
@@ -190,6 +190,6 @@ def test_states_are_right_behind_epochs_that_saved_all_or_some(tmp_path: Any) ->
     flow = build(out)
     for workers in [1, 2, 4, 3, 3, 2, 1]:
         with pytest.raises(ms.SimulatedCrash):
-            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 5))
+            run_crashing(flow, workers, tmp_path, 5)
     assert runs(flow, str(tmp_path), 7, 2) > 1
     assert sorted(out) == sorted(whole)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import millstream as ms
 import pytest
 from millstream import windows
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +168,7 @@ def play(step: str, state: str, commits: int, workers: Callable[[int], int]) -> 
     flow = build(step, out)
     for crashes in range(1000):
         try:
-            run_saving(flow, workers(crashes), Saving(state, 0.0, False, [], commits))
+            run_crashing(flow, workers(crashes), state, commits)
             break
         except ms.SimulatedCrash:
             continue
@@ -210,7 +210,7 @@ def test_what_was_asked_and_not_answered_is_asked_again(tmp_path: Any) -> None:
     for state in map(str, (tmp_path / f"{attempt}" for attempt in range(50))):
         out.clear()
         try:
-            run_saving(flow, 1, Saving(state, 0.0, False, [], 8))
+            run_crashing(flow, 1, state, 8)
         except ms.SimulatedCrash:
             if out:
                 break
@@ -219,8 +219,8 @@ def test_what_was_asked_and_not_answered_is_asked_again(tmp_path: Any) -> None:
     slow = False
     for workers in (3, 2):
         with pytest.raises(ms.SimulatedCrash):
-            run_saving(flow, workers, Saving(state, 0.0, False, [], 1))
-    run_saving(flow, 1, Saving(state, 0.0, False, [], None))
+            run_crashing(flow, workers, state, 1)
+    run_crashing(flow, 1, state)
     assert sorted(out) == list(range(60))
     assert asked[9] > 1
 

@@ -146,7 +146,7 @@ def test_a_system_runs_as_the_guide_says(desk: Path) -> None:
     shell = in_shell(desk, session)
     assert shell.returncode == 0, shell.stdout + shell.stderr
     # The order of the fixture, and that of the session.
-    for pattern in (r"^service +state", r"^desk +running", r"^report +running", r"Z  desk  stopped$"):
+    for pattern in (r"^service +state", r"^desk +running", r"^report +running", r"Z INFO    desk: stopped$"):
         assert re.search(pattern, shell.stdout, re.MULTILINE), shell.stdout
     assert millstream(desk, "service", "export", "totals").count("counted:") == 2
     status = [block for block in blocks(GUIDE / "systems.md", "") if block.startswith("service  state")]

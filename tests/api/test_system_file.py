@@ -8,7 +8,7 @@ import millstream as ms
 import pytest
 from millstream._errors.command import UsageError
 from millstream._system.file import Restart, read
-from millstream._system.system import Supervisor
+from millstream._system.system import SystemSupervisor
 
 GOOD = """
 [system]
@@ -315,6 +315,6 @@ def test_dead_letters_are_pruned_as_the_file_says(folder: Path) -> None:
     assert system.journals["dead"].retain_bytes == 64 << 10
     with ms.Journal(folder / "dead", segment_bytes=64 << 10) as journal:
         journal.append_many([bytes(1000)] * 500)
-    Supervisor(system, lock=-1).prune()
+    SystemSupervisor(system, lock=-1).prune()
     with ms.Journal(folder / "dead", "r") as journal:
         assert journal.first > 300

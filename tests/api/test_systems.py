@@ -209,9 +209,9 @@ def test_a_system_runs_until_it_is_stopped(system: System) -> None:
     assert not status["running"] and adder["state"] == doubler["state"] == "stopped"
     assert adder["pid"] is None and adder["inputs"][0]["records"] == 2  # the note of a writer, and its call
     assert adder["inputs"][0]["seconds"] > 0 and doubler["inputs"][0]["seconds"] == 0
-    line = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z  (adder|doubler|desk.toml)  .+")
+    line = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z INFO    (adder|doubler|desk.toml): .+")
     assert all(line.fullmatch(text) for text in system.logged().splitlines()), system.logged()
-    assert f"  doubler  doubler in {system.folder.name} None" in system.logged()
+    assert f" doubler: doubler in {system.folder.name} None" in system.logged()
 
 
 def test_an_input_that_is_not_there_is_waited_for(system: System) -> None:
@@ -241,7 +241,7 @@ def test_what_dies_is_started_again_and_does_nothing_twice(system: System) -> No
     assert found["adder"]["error"] == "killed by SIGKILL" and found["doubler"]["restarts"] == 0
     assert system.stop() == 0
     assert system.doubles() == sums(*numbers)
-    assert "  adder  killed by SIGKILL; it is started again in 0.1 s" in system.logged()
+    assert " adder: killed by SIGKILL; it is started again in 0.1 s" in system.logged()
 
 
 def test_what_dies_again_and_again_stays_down_and_the_others_go_on(system: System) -> None:
@@ -368,7 +368,7 @@ def test_services_of_one_process_are_threads_on_their_cores(system: System) -> N
         pinned.append(allowed is not None and allowed[1] == str(core))
     if len(os.sched_getaffinity(0)) > 1:
         assert pinned.count(True) == 2, "the two services, and nothing else"
-    assert f"  engine  doubler in {system.folder.name} test" in system.logged()
+    assert f" engine: doubler in {system.folder.name} test" in system.logged()
     # One that fails takes the others of its process with it, and all go on together.
     os.kill(pid, signal.SIGKILL)
     system.publish(7)
@@ -398,7 +398,7 @@ def test_a_service_that_is_starting_takes_what_was_put_out_before_it_stops(syste
     assert system.up is not None
     system.up.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + TIMEOUT
-    while "adder  stopped" not in system.logged():
+    while "adder: stopped" not in system.logged():
         assert time.monotonic() < deadline, system.logged()
     time.sleep(0.5)  # it would be stopped meanwhile
     (system.folder / "go").touch()
@@ -431,7 +431,7 @@ def test_down_waits_for_the_current_call_and_says_when_it_has_not_ended(system: 
     assert (down.returncode, system.up.wait(TIMEOUT)) == (1, 1)
     wrong = "the call of adder has not ended within 1 s (stop); the next start makes it again"
     assert told == f"millstream service down: adder: {wrong}\n"
-    assert "adder  broken off: " in system.logged()
+    assert "adder: broken off: " in system.logged()
     (system.folder / "go").touch()
     system.start(system.folder.joinpath("desk.toml").read_text())
     system.wait_running()

@@ -11,7 +11,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 MODULE = "a_module_that_changes"
 
@@ -49,9 +49,7 @@ def run(module: ModuleType, state: Path, values: list[int], timed: bool = False,
     keyed = given.key_by(lambda value: f"key {value % 2}")
     totals(keyed, module, timed, **options).values().sink("out", out)
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(
-            flow, 1, Saving(str(state), 0.0, False, ["in", "out"] if state.exists() else [], len(values) + 3)
-        )
+        run_crashing(flow, 1, state, len(values) + 3, ["in", "out"] if state.exists() else [])
     return list(out)
 
 
@@ -198,7 +196,7 @@ def test_a_fold_is_migrated_too(tmp_path: Path) -> None:
     state = str(tmp_path)
     first = build(testing.collect(), [1, 2], lambda acc, value: (acc or 0) + value)
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(first, 1, Saving(state, 0.0, False, [], 5))
+        run_crashing(first, 1, state, 5)
     out = testing.collect()
     second = build(
         out,
@@ -207,7 +205,7 @@ def test_a_fold_is_migrated_too(tmp_path: Path) -> None:
         migrate=lambda s: s if isinstance(s, dict) else {"sum": s},
     )
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(second, 1, Saving(state, 0.0, False, ["in", "out"], 4))
+        run_crashing(second, 1, state, 4, ["in", "out"])
     assert out == [{"sum": 6}]
 
 
@@ -238,7 +236,7 @@ def counting(name: str, out: Any) -> ms.Flow:
 def test_a_state_directory_belongs_to_a_flow(tmp_path: Path) -> None:
     out = testing.collect()
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(counting("one", out), 1, Saving(str(tmp_path), 0.0, True, [], 2))
+        run_crashing(counting("one", out), 1, tmp_path, 2)
     with pytest.raises(ms.FlowError, match='it is the state of flow "one", not of "two"'):
         ms.run(counting("two", out), state=tmp_path)
     ms.run(counting("one", out), state=tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 MODULE = "a_module_with_windows"
 
@@ -94,7 +94,7 @@ def first_run(module: ModuleType, state: Path, source: str, window: Any, verb: s
     define(module, source)
     flow, _ = flow_of(module, [1, 2, 3, 4, 5, 6], window, verb, options, {})
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(flow, 1, Saving(str(state), 0.0, False, [], ("after", 3)))
+        run_crashing(flow, 1, state, ("after", 3))
 
 
 def second_run(
@@ -103,7 +103,7 @@ def second_run(
     define(module, source)
     flow, out = flow_of(module, [], window, verb, options, upgrade)
     # Forgotten positions, so that the run has input: none of it changes the window.
-    run_saving(flow, 2, Saving(str(state), 0.0, False, ["in", "out"], None))
+    run_crashing(flow, 2, state, None, ["in", "out"])
     return out
 
 
@@ -147,7 +147,7 @@ def test_a_class_that_was_renamed_is_found_by_its_alias(
     aliases = {"Stats": module.made}
     # The class is that of the module as it is now.
     flow, out = flow_of(module, [], window, verb, options, {"aliases": aliases})
-    run_saving(flow, 1, Saving(str(tmp_path / "s"), 0.0, False, ["in", "out"], None))
+    run_crashing(flow, 1, tmp_path / "s", None, ["in", "out"])
     assert len(out) == 1 and int(out[0]) >= 1
 
 

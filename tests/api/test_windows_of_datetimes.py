@@ -9,7 +9,7 @@ from typing import Any
 import millstream as ms
 import pytest
 from millstream import testing
-from millstream._run.run import Saving, run_saving
+from millstream._run.trial import run_crashing
 
 UTC = timezone.utc
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -123,9 +123,9 @@ def test_a_window_that_is_open_at_a_crash_closes_between_datetimes(
 
     state, times = str(tmp_path), [at(1), at(2), at(3), at(500)]
     with pytest.raises(ms.SimulatedCrash):
-        run_saving(build(times)[0], 1, Saving(state, 0.0, False, [], ("after", 3)))
+        run_crashing(build(times)[0], 1, state, ("after", 3))
     # Nothing but the end of the input closes it: no time has been read in this run.
     flow, out = build(times[:2])
-    run_saving(flow, 2, Saving(state, 0.0, False, ["out"], None))
+    run_crashing(flow, 2, state, None, ["out"])
     assert out[:1] == [(at(1), at(12), 2)] or out[:1] == [(at(1), at(13), 3)]
     assert testing.crash_everywhere(build(times)[0], workers=2) > 6

@@ -127,7 +127,7 @@ def test_lines_of_machines_name_their_process(tmp_path: Path, free_port: Callabl
                 if format == "json":
                     assert json.loads(line)["process"] == process
                 else:
-                    assert line.startswith(f"millstream p{process}: ")
+                    assert line.endswith(f" process={process}") or f" process={process} " in line
 
 
 def test_ms_run_returns_the_reports_of_the_others(tmp_path: Path) -> None:

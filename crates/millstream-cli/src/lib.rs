@@ -4,7 +4,7 @@
 //! go to stdout, as JSON where `--json` is given. Ctrl-C is no failure: what was done is reported.
 //!
 //! A verb is a file with `Args` (its help is the user's manual) and `run(Args) -> Result<(), Failure>`, one variant of
-//! `Verb` and one arm of `Verb::run`.
+//! `Verb` and one arm of `Verb::run`. A verb that is Python is an entry in `external`.
 
 #![deny(clippy::print_stdout)]
 
@@ -14,7 +14,7 @@ mod bench;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod data;
 mod demo;
-mod diff;
+mod external;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod failure;
 #[doc(hidden)] // For the other crates of Millstream.
@@ -36,10 +36,8 @@ mod queue;
 mod receive;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod report;
-mod run;
 mod scale;
 mod send;
-mod service;
 mod state;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod stop;
@@ -49,7 +47,7 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use millstream_journal::named::{Face, name_options_of};
 
 use self::failure::Failure;
@@ -69,16 +67,10 @@ enum Verb {
     Demo(demo::Args),
     /// Run a benchmark of the separate program millstream-bench.
     Bench(bench::Args),
-    /// Run a flow that is written in Python.
-    Run(run::Args),
     /// Show a running flow in the terminal.
     Top(top::Args),
     /// Show journals, state directories and queues on the disk on a page.
     Watch(watch::Args),
-    /// Compare what two flows make of the same recorded input.
-    Diff(diff::Args),
-    /// Run, test and replay services that are written in Python.
-    Service(service::Args),
     /// Send messages to a socket on a schedule that never waits for the receiver.
     Send(send::Args),
     /// Receive messages from sockets: count them, check them, write them to a file.
@@ -100,11 +92,8 @@ impl Verb {
         match self {
             Self::Demo(args) => ("demo", demo::run(&args)),
             Self::Bench(args) => ("bench", Err(bench::run(&args))),
-            Self::Run(args) => ("run", Err(run::run(&args))),
             Self::Top(args) => ("top", top::run(&args)),
             Self::Watch(args) => ("watch", watch::run(args)),
-            Self::Diff(args) => ("diff", Err(diff::run(&args))),
-            Self::Service(args) => ("service", Err(service::run(&args))),
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),
@@ -124,15 +113,19 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// As [`main`], in a program that can show states of another language.
 pub fn main_showing(args: impl IntoIterator<Item = OsString>, show: ShowState) -> ExitCode {
     name_options_of(Face::CommandLine);
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help and version come here too, with exit code 0. A closed stdout is not worth an error.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
+    let chosen = external::add(Cli::command()).try_get_matches_from(args);
+    let external = chosen.as_ref().ok().and_then(external::run);
+    let (verb, outcome) = match (external, chosen) {
+        (Some((verb, failure)), _) => (verb, Err(failure)),
+        (None, chosen) => match chosen.and_then(|chosen| Cli::from_arg_matches(&chosen)) {
+            Ok(cli) => cli.verb.run(show),
+            Err(error) => {
+                // Help and version come here too, with exit code 0. A closed stdout is not worth an error.
+                let _ = error.print();
+                return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            }
+        },
     };
-    let (verb, outcome) = cli.verb.run(show);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(failure.print("millstream", verb)),

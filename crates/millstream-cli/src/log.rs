@@ -1,18 +1,19 @@
 //! The log of verbs that serve: lines on standard error, as text or as JSON.
 
 use std::fmt;
-use std::fmt::Write as _;
-use std::str::FromStr;
+use std::io::Write as _;
 
-use serde_json::{Map, Value, json};
+use millstream_journal::clock::wall_ns;
+use millstream_observe::log_levels::Levels;
+use millstream_observe::log_line::{Format as Written, Line, level_name};
+use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::FmtContext;
-use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -44,194 +45,192 @@ enum Format {
 impl Logging {
     /// Log to standard error from now on; `usual` is the default level.
     pub(crate) fn begin(self, usual: LevelFilter) {
-        let levels = self.log_level.unwrap_or_default().targets(usual);
-        let log = tracing_subscriber::fmt::layer()
-            .with_target(false)
-            .with_writer(std::io::stderr);
-        let lines = tracing_subscriber::registry().with(levels);
+        let levels = targets(self.log_level.unwrap_or_default(), usual);
+        let lines = Lines(match self.log_format {
+            Format::Text => Written::Text,
+            Format::Json => Written::Json,
+        });
         // In a test that has one already, the log goes there.
-        let _ = match self.log_format {
-            Format::Text => lines.with(log).try_init(),
-            Format::Json => lines.with(log.event_format(JsonLines)).try_init(),
-        };
+        let _ = tracing_subscriber::registry()
+            .with(levels)
+            .with(lines)
+            .try_init();
     }
 }
 
-/// The crates whose modules may have a level of their own, by their short names.
-const CRATES: [&str; 12] = [
-    "cli",
-    "cluster",
-    "flow",
-    "http",
-    "journal",
-    "kafka",
-    "link",
-    "observe",
-    "queue",
-    "replication",
-    "service",
-    "wire",
-];
-
-/// The level of all modules, and those of single ones.
-#[derive(Clone, Debug, Default)]
-struct Levels {
-    all: Option<LevelFilter>,
-    modules: Vec<(String, LevelFilter)>,
+/// The levels, as the subscriber has them.
+fn targets(levels: Levels, usual: LevelFilter) -> Targets {
+    let modules = levels.modules.into_iter();
+    let modules =
+        modules.map(|(module, level)| (format!("millstream_{}", module.replace('.', "::")), level));
+    Targets::new()
+        .with_default(levels.all.unwrap_or(usual))
+        .with_targets(modules)
 }
 
-impl Levels {
-    fn targets(self, usual: LevelFilter) -> Targets {
-        Targets::new()
-            .with_default(self.all.unwrap_or(usual))
-            .with_targets(self.modules)
-    }
-}
+/// Writes events on standard error, a line each, with the fields of the spans that they are in.
+struct Lines(Written);
 
-impl FromStr for Levels {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut levels = Levels::default();
-        for part in text.split(',') {
-            match part.split_once('=') {
-                None if levels.all.is_some() => {
-                    return Err("one level without a module is enough".to_owned());
+impl Lines {
+    fn line<S>(&self, event: &Event<'_>, context: &Context<'_, S>) -> String
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        for span in context.event_scope(event).into_iter().flatten() {
+            let extensions = span.extensions();
+            let of_span = extensions.get::<Fields>().into_iter();
+            for (name, value) in of_span.flat_map(|fields| &fields.named) {
+                if fields.named.iter().all(|(known, _)| known != name) {
+                    fields.named.push((name.clone(), value.clone()));
                 }
-                None => levels.all = Some(level(part)?),
-                Some((module, text)) => levels.modules.push((target(module)?, level(text)?)),
             }
         }
-        Ok(levels)
+        let about = event.metadata();
+        let line = Line {
+            time_ns: wall_ns(),
+            level: level_name(*about.level()),
+            target: about.target(),
+            message: &fields.message,
+            fields: &fields.named,
+        };
+        line.written(self.0)
     }
 }
 
-fn level(text: &str) -> Result<LevelFilter, String> {
-    let name = if text == "warning" { "warn" } else { text };
-    let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&name);
-    let level = name.parse().ok().filter(|_| known);
-    level.ok_or_else(|| format!("{text:?} is no level: error, warning, info, debug, trace or off"))
-}
-
-/// The target of a module by its short name: `queue` or `queue.server`.
-fn target(module: &str) -> Result<String, String> {
-    let path = module.replace('.', "::");
-    let name = path.split("::").next().unwrap_or_default();
-    match CRATES.contains(&name) {
-        true => Ok(format!("millstream_{path}")),
-        false => Err(format!(
-            "{module:?} is no module with a log: {}",
-            CRATES.join(", ")
-        )),
-    }
-}
-
-/// Events as objects of JSON, one a line.
-struct JsonLines;
-
-impl<S, N> FormatEvent<S, N> for JsonLines
+impl<S> Layer<S> for Lines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut time = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
-        let about = event.metadata();
-        let mut line = Fields(Map::new());
-        line.0.insert("time".to_owned(), json!(time));
-        let level = about.level().as_str().to_ascii_lowercase();
-        line.0.insert("level".to_owned(), json!(level));
-        line.0.insert("target".to_owned(), json!(about.target()));
-        event.record(&mut line);
-        writeln!(writer, "{}", Value::Object(line.0))
+    fn on_new_span(&self, about: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        about.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let line = self.line(event, &context);
+        // There is nowhere to report that standard error is closed.
+        let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
-struct Fields(Map<String, Value>);
+/// The message of an event, and its other fields.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    named: Vec<(String, Value)>,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            (name, value) => self.named.push((name.to_owned(), value)),
+        }
+    }
+}
 
 impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, json!(value));
+    }
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.insert(field.name().to_owned(), json!(value));
+        self.add(field, json!(value));
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.insert(field.name().to_owned(), json!(value));
+        self.add(field, json!(value));
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.insert(field.name().to_owned(), json!(value));
+        self.add(field, json!(value));
     }
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name().to_owned(), json!(value));
+        self.add(field, json!(value));
     }
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = String::new();
-        // Text in memory takes all that is written.
-        let _ = write!(text, "{value:?}");
-        self.0.insert(field.name().to_owned(), json!(text));
+        self.add(field, json!(format!("{value:?}")));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::sync::{Arc, Mutex};
 
     use tracing::Level;
 
     use super::*;
 
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    /// Keeps the lines that would be written.
+    struct Kept(Lines, Arc<Mutex<Vec<String>>>);
 
-    impl Write for Kept {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+    impl<S> Layer<S> for Kept
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        fn on_new_span(&self, about: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+            self.0.on_new_span(about, id, context);
         }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
+        fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+            let line = self.0.line(event, &context);
+            self.1.lock().unwrap().push(line);
         }
     }
 
     #[test]
     fn modules_have_levels_of_their_own() {
         let levels: Levels = "warning,queue=debug,flow.run=off".parse().unwrap();
-        let targets = levels.targets(LevelFilter::INFO);
+        let targets = targets(levels, LevelFilter::INFO);
         let enabled = |target: &str, level| targets.would_enable(target, &level);
         assert!(enabled("millstream_queue::server", Level::DEBUG));
         assert!(enabled("millstream_http", Level::WARN));
         assert!(!enabled("millstream_http", Level::INFO));
         assert!(!enabled("millstream_flow::run::worker", Level::ERROR));
-        let usual = Levels::default().targets(LevelFilter::WARN);
+        let usual = super::targets(Levels::default(), LevelFilter::WARN);
         assert!(!usual.would_enable("millstream_queue", &Level::INFO));
-        for wrong in ["loud", "info,debug", "queues=info", "queue=", "", "5"] {
-            assert!(wrong.parse::<Levels>().is_err(), "{wrong}");
-        }
+    }
+
+    fn logged(format: Written, log: impl FnOnce()) -> String {
+        let kept = Arc::default();
+        let lines = Kept(Lines(format), Arc::clone(&kept));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
+        let lines = kept.lock().unwrap();
+        assert_eq!(lines.len(), 1);
+        lines[0].clone()
     }
 
     #[test]
-    fn an_event_is_an_object_with_its_fields() {
-        let kept = Kept::default();
-        let to = kept.clone();
-        let log = tracing_subscriber::fmt()
-            .event_format(JsonLines)
-            .with_writer(move || to.clone())
-            .finish();
-        tracing::subscriber::with_default(log, || {
+    fn an_event_is_an_object_with_its_fields_and_those_of_its_spans() {
+        let text = logged(Written::Json, || {
+            let _entered = tracing::info_span!("worker", flow = "words", queue = "other").entered();
             tracing::warn!(queue = "work", items = 3, "it is \"full\"");
         });
-        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let line: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(line["level"], "warn");
+        assert_eq!(line["level"], "warning");
+        assert_eq!(line["target"], "cli.log.tests");
         assert_eq!(line["message"], "it is \"full\"");
         assert_eq!(
-            (&line["queue"], &line["items"]),
-            (&json!("work"), &json!(3))
+            (&line["queue"], &line["items"], &line["flow"]),
+            (&json!("work"), &json!(3), &json!("words"))
         );
-        assert!(line["time"].is_string() && text.ends_with("}\n"));
+        assert!(line["time"].is_string());
+    }
+
+    #[test]
+    fn a_name_with_control_characters_stays_on_one_line() {
+        let name = "work\n\u{1b}[2J";
+        let text = logged(Written::Text, || {
+            tracing::info!(queue = name, step = ?name, "queue {name} is there");
+        });
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+        assert!(
+            text.ends_with(
+                "INFO    cli.log.tests: queue work\\n\\u001b[2J is there queue=\"work\\n\\u001b[2J\" \
+                 step=\"\\\"work\\\\n\\\\u{1b}[2J\\\"\""
+            ),
+            "{text}"
+        );
     }
 }

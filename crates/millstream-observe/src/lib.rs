@@ -54,6 +54,10 @@ mod judge;
 mod layout;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod list;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod log_levels;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod log_line;
 mod metrics_text;
 mod observer;
 #[cfg(feature = "otlp")]

@@ -84,6 +84,8 @@ mod _millstream {
     #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]
+    use crate::logs::{log_levels, log_line, log_modules, plain_text};
+    #[pymodule_export]
     use crate::observer::Observer;
     #[pymodule_export]
     use crate::pipe::Pipe;
@@ -99,8 +101,8 @@ mod _millstream {
     use crate::run::{Handle, run, start};
     #[pymodule_export]
     use crate::service::{
-        Clock, Gateway, Interface, Meter, OneOffs, Outlet, Recorder, Service, Trial, When,
-        service_ask, service_export, service_has_input, service_history, service_latency,
+        Clock, Gateway, Interface, Meter, OneOffs, Outlet, Recorder, Reporter, Service, Trial,
+        When, service_ask, service_export, service_has_input, service_history, service_latency,
         service_test, service_variants,
     };
     #[cfg(feature = "kafka")]

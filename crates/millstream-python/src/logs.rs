@@ -11,9 +11,13 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use millstream_observe::log_levels::{Levels, MODULES};
+use millstream_observe::log_line::{Format, Line, plain};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict, PyFloat};
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -23,6 +27,8 @@ use crate::gil::unlocked;
 
 /// Events that wait for Python.
 const QUEUED_MAX: usize = 4096;
+/// The level of `logging` that nothing reaches.
+const OFF: u8 = 51;
 /// How long the end of a run waits until its events are logged.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -49,6 +55,74 @@ struct LogRecord {
     fields: Fields,
     file: &'static str,
     line: u32,
+}
+
+/// A line of a log, as every program of Millstream writes it, without its end.
+#[pyfunction]
+pub(crate) fn log_line(
+    time_ns: u64,
+    level: &str,
+    target: &str,
+    message: &str,
+    fields: Vec<(String, Bound<'_, PyAny>)>,
+    json: bool,
+) -> String {
+    let fields = fields.into_iter();
+    let fields: Vec<_> = fields.map(|(name, of)| (name, value(&of))).collect();
+    let line = Line {
+        time_ns,
+        level,
+        target,
+        message,
+        fields: &fields,
+    };
+    line.written(match json {
+        true => Format::Json,
+        false => Format::Text,
+    })
+}
+
+/// The levels of loggers by their names, as the option `--log-level` has them: `millstream` is for all that have none.
+#[pyfunction]
+pub(crate) fn log_levels(text: &str) -> PyResult<Vec<(String, u8)>> {
+    let levels: Levels = text.parse().map_err(PyValueError::new_err)?;
+    let number = |level: LevelFilter| level.into_level().map_or(OFF, to_python);
+    let all = levels.all.unwrap_or(LevelFilter::INFO);
+    let modules = levels.modules.into_iter();
+    let modules = modules.map(|(name, level)| (format!("millstream.{name}"), number(level)));
+    Ok(std::iter::once(("millstream".to_owned(), number(all)))
+        .chain(modules)
+        .collect())
+}
+
+/// The modules that may have a level of their own.
+#[pyfunction]
+pub(crate) fn log_modules() -> Vec<&'static str> {
+    MODULES.to_vec()
+}
+
+/// A text whose control characters are escaped, as in the lines of a log.
+#[pyfunction]
+pub(crate) fn plain_text(text: &str) -> String {
+    plain(text)
+}
+
+/// The value of a field: a number or a truth, else a text.
+fn value(of: &Bound<'_, PyAny>) -> Value {
+    if of.is_none() {
+        return Value::Null;
+    }
+    if let Ok(flag) = of.cast::<PyBool>() {
+        return Value::from(flag.is_true());
+    }
+    if let Ok(number) = of.extract::<i64>() {
+        return Value::from(number);
+    }
+    if let Ok(float) = of.cast::<PyFloat>() {
+        return Value::from(float.value());
+    }
+    let text = of.str().map(|text| text.to_string_lossy().into_owned());
+    Value::from(text.unwrap_or_else(|_| "(it cannot be shown)".to_owned()))
 }
 
 fn level() -> LevelFilter {

@@ -32,23 +32,34 @@ use crate::stopper::Stopper;
 /// How often the waiting thread checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The state directory of a run, and its options.
+/// The options of a run, as `millstream/_run/options.py` has them checked: those that `Flow.start` has too.
 #[derive(FromPyObject)]
-pub(crate) struct Saving {
-    dir: PathBuf,
+pub(crate) struct StartOptions {
+    workers: usize,
+    spin: bool,
+    clock: Option<Py<VirtualClock>>,
+    state: Option<PathBuf>,
     epoch: f64,
     sync: bool,
-    drop: Vec<String>,
-    crash: Option<Moment>,
+    drop_state: Vec<String>,
     fresh: bool,
     reset_clock: bool,
+}
+
+/// The others, which are those of `ms.run` alone.
+#[derive(FromPyObject)]
+pub(crate) struct RunOptions {
+    on_metrics: Option<Py<PyAny>>,
+    metrics_interval: f64,
+    cluster: Option<Place>,
+    shards: Option<usize>,
     replica: Option<ServedAt>,
     commit_on_replica: bool,
 }
 
 /// The point at which a test crashes the run: after a commit, or at a named moment of it.
 #[derive(FromPyObject)]
-enum Moment {
+pub(crate) enum Moment {
     After(u64),
     Named(String, u64),
 }
@@ -70,13 +81,16 @@ impl Moment {
     }
 }
 
-impl Saving {
-    fn recovery(self, py: Python<'_>, stopper: Option<&Bound<'_, Stopper>>) -> PyResult<Recovery> {
-        let mut recovery = Recovery::new(&self.dir)
-            .commit_on_replica(self.commit_on_replica)
+impl StartOptions {
+    /// Where the state is saved, if it is.
+    fn recovery(&self) -> PyResult<Option<Recovery>> {
+        let Some(dir) = &self.state else {
+            return Ok(None);
+        };
+        let mut recovery = Recovery::new(dir)
             .epoch(Duration::try_from_secs_f64(self.epoch)?)
             .sync(self.sync);
-        for step in &self.drop {
+        for step in &self.drop_state {
             recovery = recovery.drop_state(step);
         }
         if self.fresh {
@@ -85,55 +99,80 @@ impl Saving {
         if self.reset_clock {
             recovery = recovery.reset_clock();
         }
-        if let (Some(served), Some(stopper)) = (self.replica, stopper) {
-            recovery = recovery.replica(served.replica(stopper)?);
-        }
-        match self.crash {
-            Some(at) => Ok(recovery.crash(at.read(py)?)),
-            None => Ok(recovery),
-        }
+        Ok(Some(recovery))
+    }
+
+    /// As the engine has them; with an interval metrics are published that often.
+    fn engine(&self, publish: Option<Duration>) -> PyResult<Options> {
+        let nothing: millstream_flow::OnMetrics = Arc::new(|_| {});
+        let clock = self.clock.as_ref();
+        Ok(Options {
+            workers: self.workers,
+            spin: self.spin,
+            on_metrics: publish.map(|interval| (interval, nothing)),
+            around: Some(gil::around_worker()),
+            hold: Some(gil::around_turn()),
+            release: Some(gil::around_wait()),
+            signals: false,
+            traceback: Some(Arc::new(traceback)),
+            recovery: self.recovery()?,
+            clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
+            ..Options::default()
+        })
     }
 }
 
-/// Runs `flow` to its end.
+impl RunOptions {
+    /// Adds what `Flow.start` lacks; the waits of a start end when `stopper` is asked to stop.
+    fn add_to(
+        self,
+        options: Options,
+        stopper: &Bound<'_, Stopper>,
+        crash: Option<Moment>,
+    ) -> PyResult<Options> {
+        let py = stopper.py();
+        let mut recovery = options.recovery;
+        if let Some(served) = self.replica {
+            let replica = served.replica(stopper)?;
+            recovery = recovery.map(|recovery| recovery.replica(replica));
+        }
+        if let Some(crash) = crash.map(|at| at.read(py)).transpose()? {
+            recovery = recovery.map(|recovery| recovery.crash(crash));
+        }
+        let cluster = self.cluster.map(|place| place.cluster(stopper));
+        Ok(Options {
+            recovery: recovery.map(|one| one.commit_on_replica(self.commit_on_replica)),
+            cluster: cluster.transpose()?,
+            shards: checked_shards(py, self.shards)?,
+            ..options
+        })
+    }
+}
+
+/// Runs `flow` to its end. A rehearsal with one worker runs on this thread.
 #[pyfunction]
-#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None, shards=None))]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "they are those of ms.run, which checks and names them"
-)]
+#[pyo3(signature = (flow, options, stopper, rehearsal=None, observer=None, crash=None))]
 pub(crate) fn run(
     flow: &Bound<'_, Flow>,
-    workers: usize,
-    spin: bool,
-    on_metrics: Option<Bound<'_, PyAny>>,
-    metrics_interval: f64,
-    clock: Option<&Bound<'_, VirtualClock>>,
-    recovery: Option<Saving>,
+    options: &Bound<'_, PyAny>,
     stopper: &Bound<'_, Stopper>,
     rehearsal: Option<&Bound<'_, Rehearsal>>,
-    cluster: Option<Place>,
     observer: Option<&Bound<'_, Observer>>,
-    shards: Option<usize>,
+    crash: Option<Moment>,
 ) -> PyResult<Report> {
     let py = flow.py();
-    let interval = Duration::try_from_secs_f64(metrics_interval)?;
-    let publish = on_metrics.as_ref().map(|_| interval);
+    let common: StartOptions = options.extract()?;
+    let own: RunOptions = options.extract()?;
+    let interval = Duration::try_from_secs_f64(own.metrics_interval)?;
+    let on_metrics = own.on_metrics.as_ref().map(|call| call.bind(py).clone());
+    let engine_options = common.engine(on_metrics.as_ref().map(|_| interval))?;
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
-        cluster: cluster.map(|place| place.cluster(stopper)).transpose()?,
-        shards: checked_shards(py, shards)?,
-        ..options(
-            py,
-            (workers, spin),
-            publish,
-            clock,
-            (recovery, Some(stopper)),
-        )?
+        ..own.add_to(engine_options, stopper, crash)?
     };
     logs::refresh(py)?;
     let engine = flow.get().engine.clone();
-    if rehearsal.is_some() && workers == 1 {
+    if rehearsal.is_some() && common.workers == 1 {
         // On this thread a debugger sees the steps, and signals come as they always do.
         let ended = logs::flushed(|| engine.run_here(options));
         return ended.map(Report::new).map_err(|error| to_python(py, error));
@@ -224,33 +263,6 @@ fn begin(
         None => engine.start(options),
     });
     started.map_err(|error| to_python(py, error))
-}
-
-/// The options of a run that is no rehearsal; with an interval metrics are published that often.
-fn options(
-    py: Python<'_>,
-    (workers, spin): (usize, bool),
-    publish: Option<Duration>,
-    clock: Option<&Bound<'_, VirtualClock>>,
-    (recovery, stopper): (Option<Saving>, Option<&Bound<'_, Stopper>>),
-) -> PyResult<Options> {
-    let nothing: millstream_flow::OnMetrics = Arc::new(|_| {});
-    Ok(Options {
-        workers,
-        spin,
-        on_metrics: publish.map(|interval| (interval, nothing)),
-        around: Some(gil::around_worker()),
-        hold: Some(gil::around_turn()),
-        release: Some(gil::around_wait()),
-        signals: false,
-        traceback: Some(Arc::new(traceback)),
-        recovery: recovery
-            .map(|saving| saving.recovery(py, stopper))
-            .transpose()?,
-        clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
-        rehearsal: None,
-        ..Options::default()
-    })
 }
 
 /// How often the metrics of a flow that was started are published.
@@ -350,10 +362,7 @@ fn raises(py: Python<'_>, raised: &Mutex<Option<PyErr>>) -> bool {
 #[pyfunction]
 pub(crate) fn start(
     flow: &Bound<'_, Flow>,
-    workers: usize,
-    spin: bool,
-    clock: Option<&Bound<'_, VirtualClock>>,
-    recovery: Option<Saving>,
+    options: &Bound<'_, PyAny>,
     observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Handle> {
     let py = flow.py();
@@ -361,7 +370,7 @@ pub(crate) fn start(
     let noted = Arc::clone(&raised);
     let options = Options {
         starting: Starting::default().until(move || Python::attach(|py| raises(py, &noted))),
-        ..options(py, (workers, spin), Some(PUBLISH), clock, (recovery, None))?
+        ..options.extract::<StartOptions>()?.engine(Some(PUBLISH))?
     };
     let engine = flow.get().engine.clone();
     let running = begin(py, &engine, options, observer)?;

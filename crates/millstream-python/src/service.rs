@@ -15,7 +15,9 @@ mod test;
 pub(crate) use gateway::Gateway;
 pub(crate) use interface::Interface;
 pub(crate) use outlet::{Outlet, Recorder};
-pub(crate) use runner::{Clock, Meter, OneOffs, Service, When, service_ask, service_has_input};
+pub(crate) use runner::{
+    Clock, Meter, OneOffs, Reporter, Service, When, service_ask, service_has_input,
+};
 pub(crate) use test::{
     Trial, service_export, service_history, service_latency, service_test, service_variants,
 };

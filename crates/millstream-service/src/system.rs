@@ -61,7 +61,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use self::order::Order;
 use self::part::Closed;
 pub use self::part::{Component, Part, pin};
-use self::report::Reporter;
+use self::report::Shared;
+#[doc(hidden)] // For the other crates of Millstream.
+pub use self::report::{Reporter, Status};
 
 /// How often the files of the services are written, in ns.
 const EVERY_NS: i64 = 200_000_000;
@@ -77,6 +79,7 @@ pub struct Program {
 /// A service on its thread.
 struct Running {
     reporter: Reporter,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), Cause>>>,
 }
 
@@ -140,11 +143,15 @@ impl Program {
         let mut running = Vec::new();
         for (service, start) in order.services.into_iter().zip(starts) {
             let shared = Arc::default();
-            let reporter = Reporter::new(&service, Arc::clone(&shared));
-            let part = Closed::new(service, shared);
+            let reporter = Reporter::new(service.name.clone(), service.inputs.clone());
+            let part = Closed::new(service, Arc::clone(&shared));
             let thread = Builder::new().name(reporter.name().to_owned());
             let thread = Some(thread.spawn(move || start(part.open()?))?);
-            running.push(Running { reporter, thread });
+            running.push(Running {
+                reporter,
+                shared,
+                thread,
+            });
         }
         watch(&mut running, &asked, &order.state, order.stop_s)
     }
@@ -189,11 +196,15 @@ fn watch(
                 // Services of one process end together.
                 asked.store(true, Relaxed);
             }
-            service.reporter.write(state)?;
+            let Shared { meter, .. } = &*service.shared;
+            let waits_for = service.shared.waits_for();
+            service.reporter.write(state, meter, waits_for)?;
         }
         if asked.load(Relaxed) && deadline_ns.is_none() {
             deadline_ns = Some(monotonic_ns() + (stop_s * 1e9) as u64);
-            running.iter().for_each(|service| service.reporter.stop());
+            running
+                .iter()
+                .for_each(|service| service.shared.stop.stop());
         }
         if deadline_ns.is_some_and(|deadline| monotonic_ns() > deadline) {
             let busy = running.iter().filter(|service| service.thread.is_some());

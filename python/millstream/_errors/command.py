@@ -39,8 +39,10 @@ class UsageError(Exception):
 
 
 def report_error(message: str, code: int, verb: str = "run") -> int:
-    """Prints an error on one line of standard error."""
-    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
+    """Prints an error on one line of standard error, with the control characters of names escaped."""
+    from .._millstream import plain_text
+
+    print(plain_text(f"millstream {verb}: {' '.join(message.split())}"), file=sys.stderr)
     return code
 
 

@@ -6,10 +6,6 @@ import sys
 
 from .._errors.command import PACKAGE, UsageError, failed, report_error
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 __all__ = ["KINDS", "new_folder"]
 
 KINDS = {
@@ -25,9 +21,7 @@ def new_folder(arguments: list[str]) -> int:
     """The verb ``new``: 0, or 1 when the folder cannot be written, 2 for bad use."""
     import argparse
 
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UsageError(message)
+    from .._run.parser import Parser
 
     parser = Parser(
         prog="millstream new",
@@ -35,7 +29,6 @@ def new_folder(arguments: list[str]) -> int:
         epilog="kinds:\n" + "".join(f"  {kind:9}{what}\n" for kind, what in KINDS.items()) + "\n"
         "example: millstream new alerts",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("directory", metavar="DIR", nargs="?", help="the new folder (default: the kind)")

@@ -1,245 +1,41 @@
-"""The options of ``millstream run``."""
+"""The options of ``millstream run``: those of ``ms.run``, and those of the command line alone."""
 
 from __future__ import annotations
 
 from .._errors.command import UsageError
+from .._errors.flow import FlowUsageError
+from .option import Option, option
+from .options import PYTHON, WORK, RunOptions, length
+from .page_options import check_http
+from .parser import HIDDEN, Parser
+from .replay_command import check_replay, moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
-    from typing import Any, NoReturn
+    from typing import Any
 
-__all__ = ["before_dashes", "parse", "split"]
+__all__ = ["CommandOptions", "before_dashes", "flags_passed", "parse", "split"]
 
-WORKERS_MAX = 256
 PROCESSES_MAX = 64
-SHARDS_MAX = 32_768
 OF_MACHINES = ("hosts", "listen", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
 """Options of a process among several machines."""
 OF_PROCESSES = ("restarts", "dead_after", "meet_within")
 """Options of a process among several, of which all but the first are times."""
-
 OF_REPLICA = ("secret_file", "tls_cert", "tls_key", "tls_ca")
 """Those of them that followers of the state are authenticated by, too."""
+PROCESSES, LOG, RECORDED = "several processes", "the log", "a replay"
+"""Headings."""
 
 
-def parse(arguments: list[str]) -> Any:
-    """Reads the options.
-
-    Raises:
-        UsageError: an option is unknown or out of range, or two contradict each other.
-    """
+def restarts(text: str) -> tuple[int, float]:
+    """A number of deaths in a length of time: ``10/10m``."""
     import argparse
 
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UsageError(message)
-
-    parser = Parser(
-        prog="millstream run",
-        description="Run the flow that a Python file describes, until its sources end or Ctrl-C drains it.",
-        epilog="example: millstream run word_count.py --workers 2; "
-        "millstream run orders.py:make eu --limit 5 calls make('eu', limit=5), "
-        "and what follows -- is for it alone",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "file",
-        metavar="FILE.py[:NAME]|MODULE:NAME",
-        help="the file or module, and the variable of the flow when there are several, "
-        "or the function that makes it",
-    )
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
-    parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
-    parser.add_argument("--metrics", action="store_true", help="print the metrics of each step at the end")
-    parser.add_argument(
-        "--profile", metavar="FILE", help="write where the time went, as a profile for www.speedscope.app"
-    )
-    add_state(parser)
-    add_replica(parser)
-    add_processes(parser)
-    add_log(parser)
-    from .page_options import add_http, check_http
-    from .replay_command import add_replay, check_replay
-
-    add_http(parser)
-    add_replay(parser)
-    parser.add_argument(
-        "--out", metavar="FILE", help="where a replay writes its lines (default: standard output)"
-    )
-    own, of_factory = before_dashes(arguments)
-    options, more = parser.parse_known_args(own)
-    options.arguments = [*more, *of_factory]
-    if more and ":" not in options.file:
-        parser.error(f"unrecognized arguments: {' '.join(more)}{meant(more[0], parser.format_usage())}")
-    check_replay(options)
-    for name in ("drop_state", "fresh", "reset_clock", "replica", "commit_on_replica"):
-        if getattr(options, name) and options.state is None:
-            raise UsageError(f"--{name.replace('_', '-')} needs --state")
-    if not 1 <= options.workers <= WORKERS_MAX:
-        raise UsageError(f"--workers is a number from 1 to {WORKERS_MAX}, not {options.workers}")
-    check_http(options)
-    check_processes(options)
-    options.replica = replica(options)
-    check_profile(options)
-    return options
-
-
-def meant(option: str, usage: str) -> str:
-    """The part of the error of an unknown option that names the known one which it resembles."""
-    import re
-    from difflib import get_close_matches
-
-    near = get_close_matches(option.partition("=")[0], re.findall(r"--[a-z-]+", usage), n=1, cutoff=0.7)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def add_state(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the state directory."""
-    parser.add_argument("--state", metavar="DIR", help="save state here, and resume from it after a crash")
-    parser.add_argument(
-        "--epoch", type=length, default=1.0, metavar="TIME", help="how often state is committed (default 1s)"
-    )
-    parser.add_argument(
-        "--sync",
-        choices=("always", "never"),
-        default="always",
-        help="whether a commit waits until it survives a loss of power (default always)",
-    )
-    parser.add_argument(
-        "--shards",
-        type=shards,
-        metavar="N",
-        help="into how many parts the keys are divided: a power of two up to 32768, at least one for each "
-        "worker of all processes; chosen at the first start and kept with the state (default 256)",
-    )
-    parser.add_argument(
-        "--drop-state", action="append", default=[], metavar="STEP", help="drop the saved state of a step"
-    )
-    parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="drop all saved state of this flow in the state directory, and start again",
-    )
-    parser.add_argument(
-        "--reset-clock",
-        action="store_true",
-        help="set saved times that are ahead of the clock back to it, after a run whose clock was wrong",
-    )
-
-
-def add_replica(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the state on another machine."""
-    parser.add_argument(
-        "--replica",
-        metavar="HOST:PORT",
-        help="serve the state here for `millstream state follow` on another machine; with --processes N "
-        "process I adds I to the port. Other machines need --secret-file, or --tls-cert, --tls-key, --tls-ca",
-    )
-    parser.add_argument(
-        "--commit-on-replica",
-        action="store_true",
-        help="let a commit wait until a follower has it: the loss of this machine loses nothing committed",
-    )
-
-
-def add_processes(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of a run on several processes."""
-    import argparse
-
-    parser.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="run on N processes of this machine, which are started again when one dies; "
-        "with --process: the number of processes",
-    )
-    parser.add_argument(
-        "--restarts",
-        type=restarts,
-        metavar="N/TIME",
-        help="how many deaths in this time are tolerated (default 10/10m); with --process: start this "
-        "process again when it or another one has died",
-    )
-    parser.add_argument(
-        "--process",
-        metavar="I|auto",
-        help="run as process I of --hosts, from 0; auto: the number at the end of the host name",
-    )
-    parser.add_argument(
-        "--hosts",
-        metavar="FILE|dns:NAME:PORT|H1:P,H2:P,...",
-        help="the addresses of all processes: a list, a file with one a line, or the pods of a StatefulSet",
-    )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        help="where this process listens (default: with a secret or certificates all addresses of the "
-        "machine, with its port in --hosts)",
-    )
-    parser.add_argument(
-        "--secret-file", metavar="FILE", help="a secret of all processes, which encrypts their connections"
-    )
-    for name, what in (
-        ("--tls-cert", "the certificate of this process"),
-        ("--tls-key", "its private key"),
-        ("--tls-ca", "the authorities that sign for the processes"),
-    ):
-        parser.add_argument(name, metavar="FILE", help=f"{what}, in PEM")
-    parser.add_argument(
-        "--tls-name", metavar="NAME", help="the name in the certificates of the others (default: their hosts)"
-    )
-    parser.add_argument(
-        "--dead-after",
-        type=length,
-        metavar="TIME",
-        help="when a process without a sign of life is taken for dead (default 10s)",
-    )
-    parser.add_argument(
-        "--meet-within",
-        type=length,
-        metavar="TIME",
-        help="how long a process waits for the others at its start (default 5m)",
-    )
-    parser.add_argument(
-        "--ready-file",
-        metavar="FILE",
-        help="a file that exists while the flow runs here, for probes; of --processes the first process",
-    )
-    # A process of a supervisor: the descriptor of the connection to it, and a file with the restarts so far.
-    parser.add_argument("--supervised", type=int, metavar="FD", help=argparse.SUPPRESS)
-    parser.add_argument("--restarted", metavar="FILE", help=argparse.SUPPRESS)
-
-
-def add_log(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the log."""
-    parser.add_argument(
-        "--log-level",
-        type=log_levels,
-        default="info",
-        metavar="LEVEL[,MODULE=LEVEL...]",
-        help="what is logged on standard error: error, warning, info, debug, trace or off (default info); "
-        "and of single modules, as in info,flow=debug",
-    )
-    parser.add_argument(
-        "--log",
-        "--log-format",
-        dest="log_format",
-        choices=("text", "json"),
-        default="text",
-        help="how: text, or JSON objects with the fields flow, step, key (default text)",
-    )
-
-
-def check_profile(options: Any) -> None:
-    """Raises for a profile of what is no run; adds the number of the process to the name of its file."""
-    if options.profile is None:
-        return
-    if options.replay:
-        raise UsageError("--profile measures a run, not a replay")
-    if options.cluster is not None:
-        options.profile = f"{options.profile}.p{options.cluster.process}"
+    count, slash, time = text.partition("/")
+    if not slash or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of deaths in a time like 10/10m")
+    return int(count), length(time)
 
 
 def log_levels(text: str) -> dict[str, int]:
@@ -252,6 +48,207 @@ def log_levels(text: str) -> dict[str, int]:
         return read_levels(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class CommandOptions(RunOptions):
+    """All options of ``millstream run``."""
+
+    metrics: bool = option(default=False, help="print the metrics of each step at the end", group=WORK)
+    profile: str | None = option(
+        default=None,
+        help="write where the time went, as a profile for www.speedscope.app",
+        metavar="FILE",
+        group=WORK,
+    )
+    processes: int | None = option(
+        default=None,
+        help="run on N processes of this machine, which are started again when one dies; "
+        "with --process: the number of processes",
+        metavar="N",
+        read=int,
+        group=PROCESSES,
+        passed="never",
+    )
+    restarts: tuple[int, float] | None = option(
+        default=None,
+        help="how many deaths in this time are tolerated (default 10/10m); with --process: start this "
+        "process again when it or another one has died",
+        metavar="N/TIME",
+        read=restarts,
+        group=PROCESSES,
+        passed="never",
+    )
+    process: str | None = option(
+        default=None,
+        help="run as process I of --hosts, from 0; auto: the number at the end of the host name",
+        metavar="I|auto",
+        group=PROCESSES,
+    )
+    hosts: str | None = option(
+        default=None,
+        help="the addresses of all processes: a list, a file with one a line, or the pods of a StatefulSet",
+        metavar="FILE|dns:NAME:PORT|H1:P,H2:P,...",
+        group=PROCESSES,
+    )
+    listen: str | None = option(
+        default=None,
+        help="where this process listens (default: with a secret or certificates all addresses of the "
+        "machine, with its port in --hosts)",
+        metavar="HOST:PORT",
+        group=PROCESSES,
+    )
+    secret_file: str | None = option(
+        default=None,
+        help="a secret of all processes, which encrypts their connections",
+        metavar="FILE",
+        group=PROCESSES,
+    )
+    tls_cert: str | None = option(
+        default=None, help="the certificate of this process, in PEM", metavar="FILE", group=PROCESSES
+    )
+    tls_key: str | None = option(
+        default=None, help="its private key, in PEM", metavar="FILE", group=PROCESSES
+    )
+    tls_ca: str | None = option(
+        default=None,
+        help="the authorities that sign for the processes, in PEM",
+        metavar="FILE",
+        group=PROCESSES,
+    )
+    tls_name: str | None = option(
+        default=None,
+        help="the name in the certificates of the others (default: their hosts)",
+        metavar="NAME",
+        group=PROCESSES,
+    )
+    dead_after: float | None = option(
+        default=None,
+        help="when a process without a sign of life is taken for dead (default 10s)",
+        metavar="TIME",
+        read=length,
+        group=PROCESSES,
+    )
+    meet_within: float | None = option(
+        default=None,
+        help="how long a process waits for the others at its start (default 5m)",
+        metavar="TIME",
+        read=length,
+        group=PROCESSES,
+    )
+    ready_file: str | None = option(
+        default=None,
+        help="a file that exists while the flow runs here, for probes; of --processes the first process",
+        metavar="FILE",
+        group=PROCESSES,
+        passed="never",
+    )
+    supervised: int | None = option(
+        default=None, help="the descriptor of the connection to the supervisor", read=int, group=HIDDEN
+    )
+    restarted: str | None = option(
+        default=None, help="a file with the restarts so far, by the supervisor", group=HIDDEN
+    )
+    log_level: Mapping[str, int] = option(
+        default="info",  # type: ignore[arg-type]  # as it is written
+        help="what is logged on standard error: error, warning, info, debug, trace or off (default info); "
+        "and of single modules, as in info,flow=debug",
+        metavar="LEVEL[,MODULE=LEVEL...]",
+        read=log_levels,
+        group=LOG,
+    )
+    log_format: str = option(
+        default="text",
+        help="how: text, or JSON objects with the fields flow, step, key",
+        flags=("--log", "--log-format"),
+        words={"text": "text", "json": "json"},
+        group=LOG,
+    )
+    replay: list[str] = option(
+        default=[],
+        help="feed recorded input with its times and change no external system: a state directory, "
+        "or a journal for a source",
+        metavar="DIR|SOURCE=DIR",
+        repeats=True,
+        group=RECORDED,
+    )
+    begin: Any = option(
+        default=None,
+        help="begin with this record, or this time: 2026-11-21T16:42:40Z, a date, or how long ago (10m, 7d)",
+        flags=("--from",),
+        metavar="SEQ|TIME",
+        read=moment,
+        group=RECORDED,
+    )
+    end: Any = option(
+        default=None,
+        help="end before this record, or this time",
+        flags=("--to",),
+        metavar="SEQ|TIME",
+        read=moment,
+        group=RECORDED,
+    )
+    out: str | None = option(
+        default=None,
+        help="where a replay writes its lines (default: standard output)",
+        metavar="FILE",
+        group=RECORDED,
+    )
+    file: str = option(default="", help="the file of the flow", flags=PYTHON)
+    arguments: list[str] = option(default=[], help="those of the function that makes it", flags=PYTHON)
+
+    @classmethod
+    def named(cls, each: Option) -> str:
+        return each.flag
+
+    @classmethod
+    def lacks(cls, each: Option, other: Option) -> str:
+        return f"{each.flag} needs {other.flag}"
+
+
+def parse(arguments: list[str]) -> CommandOptions:
+    """Reads the options.
+
+    Raises:
+        UsageError: an option is unknown or out of range, or two contradict each other.
+    """
+    parser = Parser(
+        prog="millstream run",
+        description="Run the flow that a Python file describes, until its sources end or Ctrl-C drains it.",
+        epilog="example: millstream run word_count.py --workers 2; "
+        "millstream run orders.py:make eu --limit 5 calls make('eu', limit=5), "
+        "and what follows -- is for it alone",
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE.py[:NAME]|MODULE:NAME",
+        help="the file or module, and the variable of the flow when there are several, "
+        "or the function that makes it",
+    )
+    parser.add_options(CommandOptions.ALL.values())
+    own, of_factory = before_dashes(arguments)
+    found, more = parser.parse_known_args(own)
+    found.arguments = [*more, *of_factory]
+    if more and ":" not in found.file:
+        parser.error(f"unrecognized arguments: {' '.join(more)}{parser.meant(more[0])}")
+    check_replay(found)
+    check_http(found)
+    check_processes(found)
+    found.replica = replica(found)
+    check_profile(found)
+    try:
+        return CommandOptions(**vars(found))
+    except FlowUsageError as error:
+        raise UsageError(str(error)) from None
+
+
+def check_profile(options: Any) -> None:
+    """Raises for a profile of what is no run; adds the number of the process to the name of its file."""
+    if options.profile is None:
+        return
+    if options.replay:
+        raise UsageError("--profile measures a run, not a replay")
+    if options.cluster is not None:
+        options.profile = f"{options.profile}.p{options.cluster.process}"
 
 
 def check_processes(options: Any) -> None:
@@ -278,7 +275,6 @@ def cluster(options: Any) -> Any:
     """The place of this process among the others, as ``ms.run`` takes it."""
     import socket
 
-    from .._errors.flow import FlowUsageError
     from .cluster import Cluster
     from .hosts import own_number, read_hosts
 
@@ -301,12 +297,9 @@ def cluster(options: Any) -> Any:
 
 def replica(options: Any) -> Any:
     """Where the state is served, as ``ms.run`` takes it."""
-    from .._errors.flow import FlowUsageError
     from .replica import Replica
 
     if options.replica is None:
-        if options.commit_on_replica:
-            raise UsageError("--commit-on-replica needs --replica")
         return None
     files = {name: getattr(options, name) for name in OF_REPLICA}
     try:
@@ -329,35 +322,10 @@ def replica(options: Any) -> Any:
     return served
 
 
-def length(text: str) -> float:
-    """A length of time in seconds: ``1s``, ``100ms``, ``2m``, ``0.5``."""
-    import argparse
-    import re
-
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)?", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time like 1s or 100ms")
-    return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
-
-
-def restarts(text: str) -> tuple[int, float]:
-    """A number of deaths in a length of time: ``10/10m``."""
-    import argparse
-
-    number, slash, time = text.partition("/")
-    if not slash or not number.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of deaths in a time like 10/10m")
-    return int(number), length(time)
-
-
-def shards(text: str) -> int:
-    """A number of shards."""
-    import argparse
-
-    number = int(text) if text.isdecimal() else 0
-    if not 1 <= number <= SHARDS_MAX or number & (number - 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is no power of two from 1 to {SHARDS_MAX}")
-    return number
+def flags_passed(*passed: str) -> dict[str, int]:
+    """The flags of the options that a supervisor passes so, and how many values each has."""
+    found = [each for each in CommandOptions.ALL.values() if each.passed in passed]
+    return {flag: int(each.has_value) for each in found for flag in each.flags or (each.flag,)}
 
 
 def before_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:

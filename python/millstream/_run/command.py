@@ -14,7 +14,7 @@ import sys
 
 from .._connectors.io import ReaderEnded
 from .._errors.command import BY_SIGPIPE, UsageError, describe, print_traceback, report_error
-from .arguments import before_dashes, parse, split
+from .arguments import before_dashes, flags_passed, parse, split
 from .flow_file import divided, load
 from .ready_file import set_ready
 
@@ -23,16 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .._millstream import Observer
     from .._streams.flow import Flow
+    from .arguments import CommandOptions
     from .profile import Profile
     from .supervised import Link
 
 __all__ = ["run_file"]
-
-#: Options of the supervisor, which its processes do not get.
-OF_SUPERVISOR = {"--processes": 1, "--restarts": 1}
-#: Options that change the state, which only the processes of the first start get.
-ONCE = {"--fresh": 0, "--reset-clock": 0, "--drop-state": 1}
 
 
 def run_file(arguments: list[str]) -> int:
@@ -56,34 +53,40 @@ def run_file(arguments: list[str]) -> int:
     return run_process(options, link, report)
 
 
-def supervise(arguments: list[str], options: Any) -> int:
+def supervise(arguments: list[str], options: CommandOptions) -> int:
     """Runs the flow on several processes of this machine."""
-    from .processes import Supervisor
+    from .logs import configure
+    from .processes import FlowSupervisor, Processes
 
     try:
         divided(options.file)
     except UsageError as error:
         return report_error(str(error), 2)
     own, of_factory = before_dashes(arguments)
-    kept, _ = split(own, {"--restarts": 1} if options.cluster else OF_SUPERVISOR)
-    kept, once = split(kept, ONCE)
-    kept, _ = split(kept, {"--ready-file": 1})
+    of_supervisor = flags_passed("never")
+    if options.cluster:
+        # It says how many processes --hosts names.
+        of_supervisor.pop("--processes")
+    kept, _ = split(own, of_supervisor)
+    kept, once = split(kept, flags_passed("once"))
     first = options.cluster.process if options.cluster else 0
-    supervisor = Supervisor(
+    count = 1 if options.cluster else options.processes or 1
+    configure(options.log_level, options.log_format)
+    processes = Processes(
         kept,
-        range(first, first + (1 if options.cluster else options.processes)),
+        range(first, first + count),
         ready_file=options.ready_file,
-        meet=options.cluster is None and options.processes > 1,
+        meet=count > 1,
         resumes=options.state is not None,
         once=once,
         limit=options.restarts or (10, 600.0),
         json_log=options.log_format == "json",
         of_factory=of_factory,
     )
-    return supervisor.run()
+    return FlowSupervisor(processes).run()
 
 
-def run_process(options: Any, link: Link | None, report: Callable[[str, int], int]) -> int:
+def run_process(options: CommandOptions, link: Link | None, report: Callable[[str, int], int]) -> int:
     """Runs the flow in this process; ``report`` reports the error of one that has failed."""
     try:
         flow = load(options.file, options.arguments)
@@ -125,7 +128,7 @@ def run_process(options: Any, link: Link | None, report: Callable[[str, int], in
     return 0
 
 
-def log_process(options: Any) -> int | None:
+def log_process(options: CommandOptions) -> int | None:
     """The number of this process in lines of the log; as text a supervisor adds it to each line."""
     if options.cluster is None or (options.supervised is not None and options.log_format == "text"):
         return None
@@ -133,11 +136,9 @@ def log_process(options: Any) -> int | None:
     return number
 
 
-def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
+def run_flow(flow: Flow, options: CommandOptions, link: Link | None) -> Any:
     """Runs the flow; returns its report."""
-    from .options import checked
-    from .page_options import observer_of
-    from .run import run_saving
+    from .run import run_with
 
     set_ready(options.ready_file, False)
 
@@ -146,30 +147,10 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
         if link is not None:
             link.send(running=True)
 
-    saving = checked(
-        options.workers,
-        options.state,
-        options.epoch,
-        options.sync == "always",
-        options.drop_state,
-        options.fresh,
-        options.reset_clock,
-        options.replica,
-        options.commit_on_replica,
-    )
     profile, report = profile_of(options), None
     observer = observer_of(options)
     try:
-        report = run_saving(
-            flow,
-            options.workers,
-            saving,
-            options.spin,
-            cluster=options.cluster,
-            on_start=on_start,
-            observer=observer,
-            shards=options.shards,
-        )
+        report = run_with(flow, options, on_start=on_start, observer=observer)
         return report
     finally:
         if profile is not None:
@@ -178,7 +159,27 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
             observer.stop()
 
 
-def profile_of(options: Any) -> Profile | None:
+def observer_of(options: CommandOptions) -> Observer | None:
+    """Binds the address of the page, if there is one.
+
+    The page of process 0 shows all processes. On one machine the others have theirs at a Unix socket beside
+    that at which they meet.
+    """
+    from .page import page_of
+    from .restarted import show_restarts
+
+    cluster = options.cluster
+    if options.http is not None and cluster is not None and options.supervised is not None:
+        own = cluster.hosts[cluster.process]
+        if cluster.process and "/" in own:
+            options = options.but(http=f"unix:{own}.http")
+    observer = page_of(options)
+    if observer is not None:
+        show_restarts(observer, options.restarted)
+    return observer
+
+
+def profile_of(options: CommandOptions) -> Profile | None:
     """The profile of the run, which has begun, if it has one."""
     if options.profile is None:
         return None

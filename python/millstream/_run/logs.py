@@ -16,39 +16,23 @@ from __future__ import annotations
 
 import logging
 
+from .. import _millstream
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
 
-__all__ = ["LEVELS", "configure", "emit", "level", "read_levels"]
+__all__ = ["configure", "emit", "level", "read_levels", "supervisor_log"]
 
-LEVELS = {
-    "error": logging.ERROR,
-    "warning": logging.WARNING,
-    "info": logging.INFO,
-    "debug": logging.DEBUG,
-    "trace": 5,
-}
-"""The values of ``--log-level``; ``off`` is above all of them."""
-
-MODULES = (
-    "cluster",
-    "flow",
-    "http",
-    "journal",
-    "kafka",
-    "link",
-    "observe",
-    "queue",
-    "replication",
-    "service",
-    "wire",
-)
-"""The modules that may have a level of their own, and modules within them as in ``flow.outbox``."""
+TRACE = 5
+"""The level below ``logging.DEBUG``."""
 LOGGERS = {
-    name: logging.getLogger(name) for name in ("millstream", *(f"millstream.{each}" for each in MODULES))
+    name: logging.getLogger(name)
+    for name in ("millstream", *(f"millstream.{each}" for each in _millstream.log_modules()))
 }
 """The loggers that are asked how much to log, by their names."""
+supervisor_log = logging.getLogger("millstream.supervisor")
+"""The log of a process that supervises others."""
 OWN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime"}
 
 
@@ -80,29 +64,26 @@ def emit(target: str, level: int, message: str, fields: dict[str, str], file: st
     logger.handle(record)
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line: time (seconds since 1970), level, logger, message, the fields of the event, and
-    the number of the process where there are several."""
+class Lines(logging.Formatter):
+    """Lines as all programs of Millstream write them: time, level, target, message and fields, among them the
+    number of the process where there are several. A traceback follows a line of text, and is a field of JSON.
+    """
 
-    def __init__(self, process: int | None = None) -> None:
+    def __init__(self, format: str, process: int | None = None) -> None:
         super().__init__()
+        self.is_json = format == "json"
         self.process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        import json
-
-        about: dict[str, Any] = {
-            "time": record.created,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if self.process is not None:
-            about["process"] = self.process
-        about.update({name: value for name, value in record.__dict__.items() if name not in OWN})
-        if record.exc_info:
-            about["exception"] = self.formatException(record.exc_info)
-        return json.dumps(about, default=str)
+        fields: list[tuple[str, object]] = [] if self.process is None else [("process", self.process)]
+        fields += [(name, value) for name, value in record.__dict__.items() if name not in OWN]
+        traceback = self.formatException(record.exc_info) if record.exc_info else ""
+        if traceback and self.is_json:
+            fields.append(("exception", traceback))
+        time_ns, level = int(record.created * 1e9), record.levelname.lower()
+        message = record.getMessage()
+        line = _millstream.log_line(time_ns, level, record.name, message, fields, self.is_json)
+        return f"{line}\n{traceback}" if traceback and not self.is_json else line
 
 
 def read_levels(text: str) -> dict[str, int]:
@@ -118,21 +99,10 @@ def read_levels(text: str) -> dict[str, int]:
         >>> read_levels("info,flow.outbox=debug")
         {'millstream': 20, 'millstream.flow.outbox': 10}
     """
-    levels: dict[str, int] = {}
-    for part in text.split(","):
-        module, equals, word = part.rpartition("=")
-        if word != "off" and word not in LEVELS:
-            raise ValueError(f"{word!r} is no level: {', '.join(LEVELS)} or off")
-        if equals and module.partition(".")[0] not in MODULES:
-            raise ValueError(f"{module!r} is no module with a log: {', '.join(MODULES)}")
-        name = f"millstream.{module}" if equals else "millstream"
-        if name in levels:
-            raise ValueError(f"the level of {module or 'all modules'} is there twice")
-        levels[name] = logging.CRITICAL + 1 if word == "off" else LEVELS[word]
-    return {"millstream": LEVELS["info"], **levels}
+    return dict(_millstream.log_levels(text))
 
 
-def configure(levels: dict[str, int], format: str, process: int | None = None) -> None:
+def configure(levels: Mapping[str, int], format: str, process: int | None = None) -> None:
     """Configures the log of a command: lines on standard error, as text or as JSON, with the number of this
     process among several if it is given.
 
@@ -144,7 +114,7 @@ def configure(levels: dict[str, int], format: str, process: int | None = None) -
         format: ``text`` or ``json``.
         process: the number of this process.
     """
-    logging.addLevelName(LEVELS["trace"], "TRACE")
+    logging.addLevelName(TRACE, "TRACE")
     logger = logging.getLogger("millstream")
     for name, level in levels.items():
         one = LOGGERS.setdefault(name, logging.getLogger(name))
@@ -153,7 +123,6 @@ def configure(levels: dict[str, int], format: str, process: int | None = None) -
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler()
-    place = "millstream: " if process is None else f"millstream p{process}: "
-    handler.setFormatter(JsonLines(process) if format == "json" else logging.Formatter(f"{place}%(message)s"))
+    handler.setFormatter(Lines(format, process))
     logger.addHandler(handler)
     logger.propagate = False

@@ -1,82 +1,266 @@
-"""The checked options of a run: workers, and the state directory."""
+"""The options of a run: each is written here, and nowhere else.
+
+From these come the arguments of ``ms.run`` and ``Flow.start``, the options of ``millstream run``, and what
+the native half reads.
+"""
 
 from __future__ import annotations
 
-import os
-
 from .._errors.flow import FlowUsageError
 from .._values.durations import LONGEST
-from .replica import Replica
+from .option import Options, number, option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+    from typing import Any
 
-__all__ = ["Saving", "checked"]
+    from .. import _millstream
+    from .cluster import Cluster
+    from .replica import Replica
 
+__all__ = ["RunOptions", "StartOptions"]
 
-def checked(
-    workers: int,
-    state: str | os.PathLike[str] | None,
-    epoch: float,
-    sync: bool,
-    drop_state: Iterable[str],
-    fresh: bool,
-    reset_clock: bool,
-    replica: Replica | None = None,
-    commit_on_replica: bool = False,
-) -> Saving | None:
-    """The state directory of a run, with checked options."""
-    if not isinstance(workers, int) or not 1 <= workers <= 256:
-        raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
-    if state is not None:
-        if not 0 <= epoch <= LONGEST:
-            raise FlowUsageError(f"epoch is a number of seconds from 0 to 200 years, not {epoch!r}")
-        saving = Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
-        saving.reset_clock = bool(reset_clock)
-        saving.replicate(replica, commit_on_replica)
-        return saving
-    given = {
-        "drop_state": drop_state,
-        "fresh": fresh,
-        "reset_clock": reset_clock,
-        "replica": replica is not None,
-        "commit_on_replica": commit_on_replica,
-    }
-    for name in filter(given.get, given):
-        raise FlowUsageError(f"{name} needs the directory that holds the state: state=")
-    return None
+WORKERS_MAX = 256
+SHARDS_MAX = 32_768
 
 
-class Saving:
-    """The state directory of a run, and its options."""
+# How values are checked.
 
-    def __init__(
-        self,
-        dir: str,
-        epoch: float,
-        sync: bool,
-        drop: list[str],
-        crash: int | tuple[str, int] | None = None,
-        fresh: bool = False,
-    ) -> None:
-        self.dir = dir
-        self.epoch = epoch
-        self.sync = sync
-        self.drop = drop
-        self.crash = crash
-        self.fresh = fresh
-        self.reset_clock = False
-        self.replica: Replica | None = None
-        self.commit_on_replica = False
 
-    def replicate(self, replica: Replica | None, commit_on_replica: bool) -> None:
-        """Serves the directory to followers; a commit waits for one on request."""
-        if replica is not None and not isinstance(replica, Replica):
-            raise FlowUsageError(f"replica is a millstream.Replica, not {replica!r}")
-        if commit_on_replica and replica is None:
-            raise FlowUsageError(
-                "commit_on_replica needs the address where followers get the state: replica="
-            )
-        self.replica = replica
-        self.commit_on_replica = bool(commit_on_replica)
+def seconds(name: str, value: Any) -> float:
+    if not 0 <= value <= LONGEST:
+        raise FlowUsageError(f"{name} is a number of seconds from 0 to 200 years, not {value!r}")
+    return float(value)
+
+
+def above_zero(name: str, value: Any) -> float:
+    if not value > 0:
+        raise FlowUsageError(f"{name} is a number of seconds above 0, not {value!r}")
+    return float(value)
+
+
+def path(name: str, value: Any) -> str | None:
+    import os
+
+    return None if value is None else os.fspath(value)
+
+
+def texts(name: str, value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def cluster(name: str, value: Any) -> Any:
+    from .cluster import Cluster
+
+    if value is not None and not isinstance(value, Cluster):
+        raise FlowUsageError(f"{name} is a millstream.Cluster, not {value!r}")
+    return value
+
+
+def replica(name: str, value: Any) -> Any:
+    from .replica import Replica
+
+    if value is not None and not isinstance(value, Replica):
+        raise FlowUsageError(f"{name} is a millstream.Replica, not {value!r}")
+    return value
+
+
+# How values are read from the command line.
+
+
+def length(text: str) -> float:
+    """A length of time in seconds: ``1s``, ``100ms``, ``2m``, ``0.5``."""
+    import argparse
+    import re
+
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time like 1s or 100ms")
+    return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
+
+
+def shards(text: str) -> int:
+    """A number of shards."""
+    import argparse
+
+    count = int(text) if text.isdecimal() else 0
+    if not 1 <= count <= SHARDS_MAX or count & (count - 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no power of two from 1 to {SHARDS_MAX}")
+    return count
+
+
+def token(path: str) -> str:
+    """The token in a file, without the line end."""
+    import argparse
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
+    if not found:
+        raise argparse.ArgumentTypeError(f"{path}: the file is empty")
+    return found
+
+
+# The options.
+
+PYTHON: tuple[str, ...] = ()
+"""The flags of an option that only Python has."""
+WORK, STATE, PAGE = "the work", "the state", "the page"
+"""Headings."""
+
+
+class StartOptions(Options):
+    """The options that ``Flow.start`` and ``ms.run`` have."""
+
+    workers: int = option(
+        default=1,
+        help=f"the number of worker threads, from 1 to {WORKERS_MAX}",
+        kw_only=False,
+        check=number(1, WORKERS_MAX),
+        metavar="N",
+        read=int,
+        group=WORK,
+    )
+    spin: bool = option(
+        default=False,
+        help="never sleep: the shortest latency, a core for each worker",
+        kw_only=False,
+        group=WORK,
+    )
+    clock: _millstream.VirtualClock | None = option(
+        default=None,
+        help="the clock of processing time",
+        more="; tests pass one that they move themselves (``ms.testing.clock``)",
+        flags=PYTHON,
+    )
+    state: str | PathLike[str] | None = option(
+        default=None,
+        help="save state in this directory, and resume from it after a crash",
+        more=". Every ``epoch`` the flow commits the positions of its sources, the changes of its states and "
+        "the output of its sinks; a later run resumes from the last commit. A directory with the state of "
+        "another flow is an error, and is not changed",
+        check=path,
+        noun="the directory that holds the state",
+        metavar="DIR",
+        group=STATE,
+    )
+    epoch: float = option(
+        default=1.0,
+        help="the time between two commits",
+        more=", in seconds",
+        check=seconds,
+        metavar="TIME",
+        read=length,
+        group=STATE,
+    )
+    sync: bool = option(
+        default=True,
+        help="whether a commit waits until it survives a loss of power",
+        more="; False leaves it to the system when it does",
+        words={"always": True, "never": False},
+        group=STATE,
+    )
+    drop_state: Iterable[str] = option(
+        default=(),
+        help="drop the saved state of this step",
+        more=", of one or several in a list",
+        check=texts,
+        needs=("state",),
+        metavar="STEP",
+        repeats=True,
+        group=STATE,
+        passed="once",
+    )
+    fresh: bool = option(
+        default=False,
+        help="drop all saved state of this flow in the state directory, and start again",
+        needs=("state",),
+        group=STATE,
+        passed="once",
+    )
+    reset_clock: bool = option(
+        default=False,
+        help="set saved times that are ahead of the clock back to it, after a run whose clock was wrong",
+        more=": processing time stands still otherwise, until the clock has reached them",
+        needs=("state",),
+        group=STATE,
+        passed="once",
+    )
+    http: str | None = option(
+        default=None,
+        help="show the flow on a page at this address, like 127.0.0.1:8080",
+        more=", until it has ended; ``/metrics`` has its figures for Prometheus. Port 0 lets the system "
+        "choose; the log has the address",
+        noun="the address of the page",
+        metavar="ADDR",
+        group=PAGE,
+    )
+    http_token: str | None = option(
+        default=None,
+        help="the token that readers of the page must have; required where other machines can read, unless "
+        "``http_open``",
+        needs=("http",),
+        flags=("--http-token-file",),
+        shown="a file with the token of the readers of the page; required where other machines can read",
+        metavar="FILE",
+        read=token,
+        group=PAGE,
+    )
+    http_open: bool = option(
+        default=False,
+        help="let other machines read the page without a token",
+        needs=("http",),
+        group=PAGE,
+    )
+
+
+class RunOptions(StartOptions):
+    """The options of ``ms.run``."""
+
+    on_metrics: Callable[[_millstream.Report], object] | None = option(
+        default=None,
+        help="is called with a report every ``metrics_interval``, and at the end",
+        flags=PYTHON,
+    )
+    metrics_interval: float = option(
+        default=1.0, help="seconds between two reports", check=above_zero, flags=PYTHON
+    )
+    cluster: Cluster | None = option(
+        default=None,
+        help="the place of this process among several that run the flow together",
+        more="; ``workers`` is then the number of each, and the state of process I is in the subdirectory "
+        "``pI`` of ``state``",
+        check=cluster,
+        flags=PYTHON,
+    )
+    shards: int | None = option(
+        default=None,
+        help="into how many parts the keys are divided: a power of two up to 32768, at least one for each "
+        "worker of all processes; chosen at the first start and kept with the state (default 256)",
+        metavar="N",
+        read=shards,
+        group=STATE,
+    )
+    replica: Replica | None = option(
+        default=None,
+        help="where followers on other machines get the state while the flow runs",
+        more=", so that it can be started there when this machine is lost",
+        check=replica,
+        needs=("state",),
+        noun="the address where followers get the state",
+        shown="serve the state here for `millstream state follow` on another machine; with --processes N "
+        "process I adds I to the port. Other machines need --secret-file, or --tls-cert, --tls-key, --tls-ca",
+        metavar="HOST:PORT",
+        group=STATE,
+    )
+    commit_on_replica: bool = option(
+        default=False,
+        help="let a commit wait until a follower has it: the loss of this machine loses nothing committed",
+        more=". While none is connected nothing is committed, and the sources pause",
+        needs=("state", "replica"),
+        group=STATE,
+    )

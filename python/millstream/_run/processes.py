@@ -1,43 +1,107 @@
-"""The supervisor of a flow on several processes of one machine: ``millstream run FLOW.py --processes N``.
+"""The processes of a flow on one machine: ``millstream run FLOW.py --processes N``.
 
-It starts the processes, which meet over Unix sockets in a private directory, prints what they print on
-standard error with their number, and starts all again when one has died. Each start has a directory of its
-own.
+They meet over Unix sockets in a private directory; what they print on standard error gets their number, and
+all are started again when one has died. Each start has a directory of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import selectors
 import shutil
 import signal
 import socket
+import subprocess
 import sys
-import time
+from typing import Any
 
 from .._errors.command import BY_SIGPIPE, INTERRUPTED, LOST, report_error
-from .member import Member
+from .logs import supervisor_log
 from .process_reports import merged
 from .ready_file import set_ready
 from .restarted import Restarted
-from .restarts import Restart, Restarts
+from .supervisor import Child, End, Restart, Supervisor, Unit, describe_exit
 
-__all__ = ["Supervisor"]
+__all__ = ["FlowSupervisor", "Processes"]
 
-#: The interval between two checks of the processes, in seconds.
-CHECK_S = 0.05
-#: How long the others have to end after a death, in seconds.
-END_S = 5.0
 #: How long all have to end after a second signal, in seconds.
 LEAVE_S = 2.0
 #: After how many seconds of work a start was healthy.
 HEALTHY_S = 10.0
 #: The bytes of the path of a Unix socket, with the name and a zero.
 PATH_BYTES_MAX = 107 - len("/1000000/p511.http")
+#: Exit codes of a flow that has failed by itself: a start again would fail again.
+FAILURES = (1, 2, 130)
 
 
-class Supervisor:
-    """Keeps the processes of a flow running until it has ended or is stopped.
+class Member(Child):
+    """A process of one start, and the messages that it sends.
+
+    Args:
+        number: its number.
+        command: the program and its arguments; the descriptor of its connection is added.
+        more: arguments after that.
+        raw_lines: whether its lines are printed as they are, without its number.
+    """
+
+    def __init__(self, number: int, command: list[str], more: list[str], raw_lines: bool) -> None:
+        self.number = number
+        self.prefix = b"" if raw_lines else b"p%d | " % number
+        self.is_loaded = False
+        self.is_running = False
+        self.error = ""
+        self.reports: list[dict[str, Any]] = []
+        self.message = b""
+        self.link, theirs = socket.socketpair()
+        self.link.setblocking(False)
+        with theirs:
+            super().__init__(
+                [*command, "--supervised", str(theirs.fileno()), *more],
+                self.print_line,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def print_line(self, line: bytes) -> None:
+        """Prints a line of its standard error."""
+        sys.stderr.buffer.write(self.prefix + line + b"\n")
+        sys.stderr.flush()
+
+    def check(self) -> None:
+        if self.code is None:
+            super().check()
+            self.read_messages()
+            if self.code is not None:
+                self.link.close()
+
+    def read_messages(self) -> None:
+        while True:
+            try:
+                data = self.link.recv(65536)
+            except (BlockingIOError, ConnectionError):
+                return
+            *lines, self.message = (self.message + data).split(b"\n")
+            for line in lines:
+                self.receive(json.loads(line))
+            if not data:
+                return
+
+    def receive(self, message: dict[str, Any]) -> None:
+        self.is_loaded |= "loaded" in message
+        self.is_running |= "running" in message
+        self.error = message.get("error", self.error)
+        self.reports = message.get("reports", self.reports)
+
+    def describe(self) -> str:
+        """How it ended, in words."""
+        if self.error:
+            return self.error if self.code == LOST else f"process {self.number}: {self.error}"
+        return f"process {self.number} died first: {describe_exit(self.code or 0)}"
+
+
+class Processes(Unit[Member]):
+    """The processes of a flow.
 
     Args:
         arguments: those of ``millstream run`` for each process, without the options of a supervisor.
@@ -64,132 +128,127 @@ class Supervisor:
         json_log: bool,
         of_factory: list[str],
     ) -> None:
+        super().__init__(Restart(0.1, 30.0, limit[0], limit[1], HEALTHY_S))
         self.arguments = arguments
         self.numbers = numbers
         self.ready_file = ready_file
         self.meet = meet
         self.resumes = resumes
         self.once = once
-        self.restarts = Restarts(Restart(0.1, 30.0, limit[0], limit[1], HEALTHY_S))
         self.json_log = json_log
         self.of_factory = of_factory
-        self.signals = 0
-        self.starts = 0
-        self.members: list[Member] = []
-        self.selector = selectors.DefaultSelector()
-
-    def run(self) -> int:
-        """Runs until the flow has ended; returns the exit code."""
+        self.requests = 0
+        self.code = 0
         self.folder = socket_folder()
         self.restarted = Restarted(os.path.join(self.folder, "restarted"))
-        wake, self.woken = socket.socketpair()
-        for end in (wake, self.woken):
-            end.setblocking(False)
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.on_signal)
-        self.selector.register(self.woken, selectors.EVENT_READ)
-        try:
-            while True:
-                code = self.run_once()
-                if code is not None:
-                    return code
-        finally:
-            for member in self.members:
-                member.kill()
-            shutil.rmtree(self.folder, ignore_errors=True)
 
-    def on_signal(self, number: int, frame: object) -> None:
-        """Drains at the first signal; ends at once at the second."""
-        self.signals += 1
-        for member in self.members:
-            member.child.send_signal(signal.SIGTERM)
-            if self.signals > 1:
-                member.child.kill_after(LEAVE_S)
-
-    def run_once(self) -> int | None:
-        """Starts the processes, and waits for their end; returns the exit code, or None to start again."""
-        began = time.monotonic()
-        self.start()
-        while any(member.code is None for member in self.members):
-            self.wait(CHECK_S)
-            self.check()
-        if any(member.is_running for member in self.members):
-            # Their first commit has the changes that these arguments ask for.
-            self.once = []
-        shutil.rmtree(self.start_folder, ignore_errors=True)
-        set_ready(self.ready_file, False)
-        members, self.members = self.members, []
-        if self.signals > 1:
-            return report_error("interrupted", INTERRUPTED)
-        first = first_cause(members)
-        if first is None or (self.signals and first.code == -signal.SIGTERM):
-            if first is None:
-                print_reports(members)
-            return 0
-        if first.code == BY_SIGPIPE:
-            return BY_SIGPIPE
-        if not first.is_death:
-            return report_error(first.describe(), first.code or 1)
-        return self.after_death(first, time.monotonic() - began)
-
-    def after_death(self, first: Member, lived_s: float) -> int | None:
-        """Waits before the next start; returns an exit code if there is none."""
-        if self.signals or not self.resumes:
-            more = "" if self.signals else "; without --state the flow is not started again"
-            return report_error(first.describe() + more, LOST)
-        pause_s = self.restarts.pause(time.monotonic(), lived_s)
-        policy = self.restarts.policy
-        if pause_s is None:
-            often = f"{len(self.restarts.deaths)} times within {policy.within_s:g} s"
-            return report_error(f"{first.describe()}; the flow has died {often} (--restarts)", LOST)
-        again = f"all are started again from the last commit in {pause_s:g} s"
-        report_error(f"{first.describe()}; {again}", LOST)
-        self.restarted.note(first.describe())
-        due = time.monotonic() + pause_s
-        while not self.signals and time.monotonic() < due:
-            self.wait(due - time.monotonic())
-        return 0 if self.signals else None
-
-    def start(self) -> None:
+    def launch(self) -> None:
         """Starts the processes. The first time the others wait until the first one has loaded the file, so
         that a mistake in it is reported once."""
-        self.starts += 1
-        self.start_folder = os.path.join(self.folder, str(self.starts))
+        self.start_folder = os.path.join(self.folder, str(self.restarts))
         os.mkdir(self.start_folder, mode=0o700)
-        waits = self.starts == 1
-        for number in self.numbers:
-            self.members.append(self.started(number))
-            if self.signals:
-                # It came before this process was there to be sent one.
-                self.members[-1].child.send_signal(signal.SIGTERM)
-            while waits and len(self.members) == 1 and not self.members[0].is_loaded:
-                self.wait(CHECK_S)
-                self.check()
-                if self.members[0].code is not None or self.signals:
-                    return
+        self.launch_more(self.numbers[: None if self.restarts else 1])
+
+    def launch_more(self, numbers: range) -> None:
+        for number in numbers:
+            self.children.append(self.started(number))
+
+    def check(self) -> bool:
+        changed = super().check()
+        missing = self.numbers[len(self.children) :]
+        if self.state == "running" and missing:
+            first = self.children[0]
+            if first.is_loaded and first.code is None:
+                self.launch_more(missing)
+        return changed
 
     def started(self, number: int) -> Member:
         hosts = ",".join(f"{self.start_folder}/p{each}" for each in self.numbers)
         place = ["--process", str(number), "--hosts", hosts] if self.meet else []
-        if self.ready_file is not None and not self.members:
+        if self.ready_file is not None and not self.children:
             place += ["--ready-file", self.ready_file]
         place += self.restarted.arguments()
         command = [sys.executable, "-m", "millstream", "run", *self.arguments, *self.once, *place]
         return Member(number, command, ["--", *self.of_factory], raw_lines=self.json_log)
 
-    def wait(self, seconds: float) -> None:
-        """Waits for this time, or until a signal comes."""
-        if self.selector.select(max(seconds, 0.0)):
-            self.woken.recv(4096)
+    def request_end(self) -> None:
+        for member in self.children:
+            member.popen.send_signal(signal.SIGTERM)
+            if self.requests > 1:
+                member.kill_after(LEAVE_S)
 
-    def check(self) -> None:
-        """Reads what the processes have printed, and notes which have ended."""
-        for member in self.members:
-            member.check()
-        if any(member.code for member in self.members):
-            for member in self.members:
-                member.child.kill_after(END_S)
+    def judge(self, ended: list[Member]) -> End:
+        if any(member.is_running for member in ended):
+            # Their first commit has the changes that these arguments ask for.
+            self.once = []
+        shutil.rmtree(self.start_folder, ignore_errors=True)
+        set_ready(self.ready_file, False)
+        if self.requests > 1:
+            return End("interrupted", INTERRUPTED)
+        first = first_cause(ended)
+        if first is None:
+            print_reports(ended)
+            return End()
+        if self.requests and first.code == -signal.SIGTERM:
+            return End()
+        if first.code == BY_SIGPIPE:
+            return End(code=BY_SIGPIPE)
+        if first.code in FAILURES:
+            return End(first.describe(), first.code or 1)
+        if self.resumes or self.requests:
+            return End(first.describe(), LOST, is_death=True)
+        return End(f"{first.describe()}; without --state the flow is not started again", LOST)
+
+    def on_stopped(self, end: End) -> None:
+        self.code = report_error(end.text, end.code) if end.text else end.code
+
+    def on_failed(self, end: End, often: str) -> None:
+        more = f"; the flow has died {often} (--restarts)" if often else ""
+        self.code = report_error(end.text + more, end.code)
+
+    def on_restart(self, end: End, pause_s: float) -> None:
+        supervisor_log.error("%s; all are started again from the last commit in %g s", end.text, pause_s)
+        self.restarted.note(end.text)
+
+    def kill(self) -> None:
+        """Ends them at once, and removes the directory of their sockets."""
+        for member in self.children:
+            member.popen.kill()
+            member.popen.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class FlowSupervisor(Supervisor):
+    """Keeps the processes of a flow running until it has ended or is stopped.
+
+    Args:
+        processes: the processes.
+    """
+
+    def __init__(self, processes: Processes) -> None:
+        super().__init__()
+        self.processes = processes
+
+    def begin(self) -> None:
+        self.processes.start()
+
+    def on_signal(self) -> None:
+        """Drains at the first signal; ends at once at the second."""
+        self.processes.requests += 1
+        if self.processes.state == "stopping":
+            self.processes.request_end()
+        else:
+            self.processes.stop()
+
+    def turn(self) -> int | None:
+        self.processes.check()
+        return self.processes.code if self.processes.state in ("stopped", "failed") else None
+
+    def run(self) -> int:
+        try:
+            return super().run()
+        finally:
+            self.processes.kill()
 
 
 def print_reports(members: list[Member]) -> None:

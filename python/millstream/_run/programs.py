@@ -41,9 +41,12 @@ def tell_of_unused() -> None:
     """Names the flows that were never run, unless the program has failed."""
     if hasattr(sys, "last_type"):
         return
+    from .._millstream import plain_text
+
     for flow in UNUSED:
+        name = plain_text(flow.name)
         print(
-            f'millstream: flow "{flow.name}" was described and never run: call ms.run(flow), or run the file '
+            f'millstream: flow "{name}" was described and never run: call ms.run(flow), or run the file '
             "with millstream run",
             file=sys.stderr,
         )

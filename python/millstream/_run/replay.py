@@ -13,7 +13,8 @@ from pathlib import Path
 from .. import _millstream
 from .._errors.flow import FlowUsageError
 from .._streams.flow import Flow
-from .run import run_saving
+from .options import RunOptions
+from .run import run_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def run_replay(
     """Replays into the sinks that ``make_sink`` returns for their names."""
     described = (recordings(recorded), place("start", start), place("end", end), batch_size)
     rehearsal = _millstream.Rehearsal([], make_sink, described)
-    return run_saving(loaded(flow), workers, rehearsal=rehearsal)
+    return run_with(loaded(flow), RunOptions(workers), rehearsal=rehearsal)
 
 
 def loaded(flow: Flow | str) -> Flow:

@@ -10,43 +10,23 @@ from .. import _millstream
 from .._errors.command import INTERRUPTED, LOST
 from .._errors.flow import FlowUsageError, MemberLostError
 from .._streams.flow import Flow
-from .cluster import Cluster
-from .observed import observed
-from .options import Saving, checked
+from .option import takes
+from .options import RunOptions
+from .page import page_of
 from .programs import was_used
-from .replica import Replica
 from .version import version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
-__all__ = ["Saving", "run", "run_saving"]
+__all__ = ["run", "run_with"]
 
 
-def run(
-    flow: Flow,
-    workers: int = 1,
-    spin: bool = False,
-    on_metrics: Callable[[_millstream.Report], object] | None = None,
-    metrics_interval: float = 1.0,
-    clock: _millstream.VirtualClock | None = None,
-    state: str | os.PathLike[str] | None = None,
-    epoch: float = 1.0,
-    sync: bool = True,
-    drop_state: Iterable[str] = (),
-    fresh: bool = False,
-    reset_clock: bool = False,
-    cluster: Cluster | None = None,
-    shards: int | None = None,
-    replica: Replica | None = None,
-    commit_on_replica: bool = False,
-    http: str | None = None,
-    http_token: str | None = None,
-    http_open: bool = False,
-) -> _millstream.Report:
+@takes(RunOptions)
+def run(flow: Flow, options: RunOptions) -> _millstream.Report:
     """Runs a flow until its sources have ended.
 
     SIGINT and SIGTERM end the flow: its sources read no more, items in its steps are processed and flushed,
@@ -62,36 +42,6 @@ def run(
 
     Args:
         flow: the flow.
-        workers: the number of worker threads, from 1 to 256.
-        spin: whether the workers never sleep: the shortest latency, a core for each worker.
-        on_metrics: is called with a report every ``metrics_interval`` seconds, and at the end.
-        metrics_interval: seconds between two reports.
-        clock: the clock of processing time; tests pass one that they move themselves
-            (``ms.testing.clock``).
-        state: a directory for the state of the flow. Every ``epoch`` seconds the flow commits the positions
-            of its sources, the changes of its states and the output of its sinks; a later run resumes from
-            the last commit. A directory with the state of another flow is an error, and is not changed.
-        epoch: seconds between two commits.
-        sync: whether a commit survives a loss of power; False leaves it to the system when it does.
-        drop_state: the names of steps whose saved state is dropped.
-        fresh: whether everything saved of this flow is dropped, so that it begins anew.
-        reset_clock: whether saved times that are ahead of the clock are set back to it: after a run whose
-            clock was wrong, processing time stands still until the clock has reached it.
-        cluster: the place of this process among several that run the flow together; ``workers`` is then the
-            number of each, and the state of process I is in the subdirectory ``pI`` of ``state``.
-        shards: into how many parts the keys are divided, which the workers of all processes share: a power of
-            two up to 32,768, 256 by default. It is chosen at the first start and kept with the state, which
-            refuses another number.
-        replica: where followers on other machines get the state while the flow runs, so that it can be
-            started there when this machine is lost.
-        commit_on_replica: whether a commit waits until a follower has it. While none is connected nothing is
-            committed, and the sources pause.
-        http: an address, like ``"127.0.0.1:8080"``, at which a page shows the flow while it runs, and
-            ``/metrics`` has its figures for Prometheus. Port 0 lets the system choose; the log has the
-            address.
-        http_token: a token that readers of that page must have. It is required at an address that other
-            machines can reach, unless ``http_open``.
-        http_open: whether other machines may read the page without a token.
 
     Returns:
         The metrics of the steps; with ``cluster`` those of this process.
@@ -113,62 +63,39 @@ def run(
     """
     if not isinstance(flow, Flow):
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
-    if not metrics_interval > 0:
-        raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
-    saving = checked(workers, state, epoch, sync, drop_state, fresh, reset_clock, replica, commit_on_replica)
-    if cluster is not None and not isinstance(cluster, Cluster):
-        raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
-    observer = observed(http, http_token, http_open)
+    observer = page_of(options)
     try:
-        options = (flow, workers, saving, spin, on_metrics, metrics_interval, clock)
-        return run_saving(*options, cluster=cluster, observer=observer, shards=shards)
+        return run_with(flow, options, observer=observer)
     finally:
         if observer is not None:
             observer.stop()
 
 
-def run_saving(
+def run_with(
     flow: Flow,
-    workers: int = 1,
-    saving: Saving | None = None,
-    spin: bool = False,
-    on_metrics: Callable[[_millstream.Report], object] | None = None,
-    metrics_interval: float = 1.0,
-    clock: _millstream.VirtualClock | None = None,
+    options: RunOptions,
+    *,
     rehearsal: _millstream.Rehearsal | None = None,
-    cluster: Cluster | None = None,
+    crash: int | tuple[str, int] | None = None,
     on_start: Callable[[], object] | None = None,
     observer: _millstream.Observer | None = None,
-    shards: int | None = None,
 ) -> _millstream.Report:
-    """Runs a flow whose options are checked; a rehearsal with one worker on this thread.
+    """Runs a flow; a rehearsal with one worker on this thread.
 
     ``on_start`` is called when the flow runs: all processes have met, and the changes of the state that the
-    options ask for are committed.
+    options ask for are committed. ``crash`` is the commit after which a test crashes the run, or a moment of
+    it and the commit.
     """
     was_used(flow)
-    if cluster is not None:
+    if options.cluster is not None:
         flow._flow.version(version_of(flow))
     stopper = _millstream.Stopper(on_start)
     # On this thread Ctrl-C reaches the user's code as it always does.
-    here = rehearsal is not None and workers == 1
+    here = rehearsal is not None and options.workers == 1
     restore_signals = _leave_signals if here else hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
-        report = _millstream.run(
-            flow._flow,
-            workers,
-            spin,
-            on_metrics,
-            metrics_interval,
-            clock,
-            saving,
-            stopper,
-            rehearsal,
-            cluster,
-            observer,
-            shards,
-        )
+        report = _millstream.run(flow._flow, options, stopper, rehearsal, observer, crash)
     except BaseException as error:
         if not stopper.ended:
             _abandoned.append((stopper, LOST if isinstance(error, MemberLostError) else INTERRUPTED))

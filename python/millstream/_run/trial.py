@@ -10,18 +10,20 @@ from .. import _millstream
 from .._errors.flow import FlowUsageError, SimulatedCrash, show
 from .._streams.flow import Flow
 from . import shown as _shown
-from .run import Saving, run_saving
+from .options import RunOptions
+from .run import run_with
 from .scripts import items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
     from typing import Any, TypeAlias
 
     Inputs: TypeAlias = "Mapping[str, _millstream.Script[Any] | Iterable[Any]]"
     Outputs: TypeAlias = "dict[str, list[Any]]"
 
-__all__ = ["copy_everywhere", "crash_everywhere", "run_all"]
+__all__ = ["copy_everywhere", "crash_everywhere", "run_all", "run_crashing"]
 
 MOMENTS = {
     "before": "before commit {}",
@@ -207,9 +209,8 @@ def one_trial(
     crashes = 0
     with tempfile.TemporaryDirectory(prefix="millstream-trial-") as state:
         while True:
-            saving = Saving(state, 0.0, False, [], crash(crashes))
             try:
-                run_saving(flow, workers, saving, clock=clock, rehearsal=rehearsal)
+                run_crashing(flow, workers, state, crash(crashes), clock=clock, rehearsal=rehearsal)
             except SimulatedCrash:
                 crashes += 1
                 continue
@@ -217,6 +218,21 @@ def one_trial(
             for name, committed in rehearsal.committed().items():
                 del outputs[name][committed:]
             return Found(outputs, _millstream.saved_states(state)), crashes
+
+
+def run_crashing(
+    flow: Flow,
+    workers: int,
+    state: str | PathLike[str],
+    crash: int | tuple[str, int] | None = None,
+    drop_state: Iterable[str] = (),
+    *,
+    clock: _millstream.VirtualClock | None = None,
+    rehearsal: _millstream.Rehearsal | None = None,
+) -> _millstream.Report:
+    """Runs a flow that commits after each batch, and crashes after a commit or at a moment of one."""
+    options = RunOptions(workers, clock=clock, state=state, epoch=0.0, sync=False, drop_state=drop_state)
+    return run_with(flow, options, rehearsal=rehearsal, crash=crash)
 
 
 def compare(whole: Found, found: Found, in_order: bool, crash: str) -> None:
@@ -279,7 +295,7 @@ def rehearse(
     """Runs a flow with these scripts, and lists for sinks."""
     outputs: Outputs = {}
     rehearsal = _millstream.Rehearsal(scripts, lambda name: outputs.setdefault(name, []), None, copies)
-    run_saving(flow, workers, clock=clock, rehearsal=rehearsal)
+    run_with(flow, RunOptions(workers, clock=clock), rehearsal=rehearsal)
     return outputs
 
 

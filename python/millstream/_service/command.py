@@ -13,9 +13,9 @@ from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from .._errors.command import UsageError
+from .._errors.command import UsageError, report_error
 from .._run.page_options import add_http, check_http
-from .failures import failed, print_error
+from .failures import failed
 from .load import load
 
 __all__ = ["component_of", "service"]
@@ -31,7 +31,7 @@ def service(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return done
     except UsageError as error:
-        return print_error(verb, str(error), 2)
+        return report_error(str(error), 2, verb)
     except (KeyboardInterrupt, BdbQuit):
         return 0  # the user has left the debugger
     except BrokenPipeError:
@@ -261,7 +261,7 @@ def run_verb(options: Any) -> int:
         wait_follower=options.wait_follower,
         wait_for_inputs=options.wait_for_inputs,
         http=options.http,
-        http_token=options.http_token_file,
+        http_token=options.http_token,
         http_open=options.http_open,
     )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))

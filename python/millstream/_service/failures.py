@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from .._errors.command import users_frames
+from .._errors.command import report_error, users_frames
 from .._errors.flow import ServiceError
 
-__all__ = ["failed", "print_error"]
-
-
-def print_error(verb: str, message: str, code: int) -> int:
-    """Prints an error on one line of standard error."""
-    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
-    return code
+__all__ = ["failed"]
 
 
 def failed(verb: str, error: Exception) -> int:
@@ -26,4 +20,4 @@ def failed(verb: str, error: Exception) -> int:
         shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
         print("".join(shown.format()), file=sys.stderr, end="")
     ours = isinstance(error, (ServiceError, OSError))
-    return print_error(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)
+    return report_error(str(error) if ours else f"{type(error).__name__}: {error}", 1, verb)

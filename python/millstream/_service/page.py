@@ -9,7 +9,6 @@ from os import PathLike
 
 from .. import _millstream
 from .._errors.flow import ServiceError
-from .._run.observed import observed
 from .inputs import print_missing
 from .options import Hooks, Retention
 
@@ -32,8 +31,7 @@ def shown(
             raise ServiceError("http_token and http_open need the address of the page: http=")
         yield None
         return
-    observer = observed(address, token, is_open)
-    assert observer is not None  # there is an address
+    observer = _millstream.Observer(address, token, is_open)
     meter = _millstream.Meter()
     output = None if out is None else os.fspath(out)
     letters = None if dead_letters is None else os.fspath(dead_letters)

@@ -6,6 +6,8 @@ from weakref import ref
 
 from .. import _millstream
 from .._errors.flow import FlowUsageError
+from .._run.option import takes
+from .._run.options import StartOptions
 from .._run.programs import describes, expect_run, was_used
 from .._run.version import describing_module
 from .misplaced import Verbs, verbs_are_found
@@ -14,8 +16,6 @@ from .streams import Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from os import PathLike
     from typing import Literal
 
     from .._run.running import Running
@@ -108,38 +108,12 @@ class Flow(Verbs):
         add_with_its_steps = getattr(source, "_add_to_flow", None)
         return add(source) if add_with_its_steps is None else add_with_its_steps(name, add)
 
-    def start(
-        self,
-        workers: int = 1,
-        spin: bool = False,
-        clock: _millstream.VirtualClock | None = None,
-        state: str | PathLike[str] | None = None,
-        epoch: float = 1.0,
-        sync: bool = True,
-        drop_state: Iterable[str] = (),
-        fresh: bool = False,
-        reset_clock: bool = False,
-        http: str | None = None,
-        http_token: str | None = None,
-        http_open: bool = False,
-    ) -> Running:
+    @takes(StartOptions)
+    def start(self, options: StartOptions) -> Running:
         """Starts the flow on threads of its own and returns at once.
 
-        The arguments and errors are those of :func:`millstream.run`.
-
-        Args:
-            workers: the number of worker threads, from 1 to 256.
-            spin: whether the workers never sleep.
-            clock: the clock of processing time, for tests.
-            state: the directory of the saved state.
-            epoch: seconds between two commits.
-            sync: whether a commit survives a loss of power.
-            drop_state: the steps whose saved state is dropped.
-            fresh: whether all saved state of this flow is dropped.
-            reset_clock: whether saved times that are ahead of the clock are set back to it.
-            http: an address at which a page shows the flow until it has ended and was waited for.
-            http_token: a token that readers of that page must have.
-            http_open: whether other machines may read the page without a token.
+        The arguments and errors are those of :func:`millstream.run`. The page is shown until the flow has
+        ended and was waited for.
 
         Returns:
             The running flow, which can be stopped and waited for.
@@ -157,15 +131,13 @@ class Flow(Verbs):
             ...     except TimeoutError:
             ...         pass  # it has no end: the block stops it
         """
-        from .._run.observed import observed
-        from .._run.options import checked
+        from .._run.page import page_of
         from .._run.running import Running
 
-        saving = checked(workers, state, epoch, sync, drop_state, fresh, reset_clock)
-        observer = observed(http, http_token, http_open)
+        observer = page_of(options)
         try:
             was_used(self)
-            native = _millstream.start(self._flow, workers, spin, clock, saving, observer)
+            native = _millstream.start(self._flow, options, observer)
         except BaseException:
             if observer is not None:
                 observer.stop()

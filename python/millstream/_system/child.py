@@ -14,14 +14,13 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from .. import _millstream
-from .._errors.command import UsageError
+from .._errors.command import UsageError, report_error
 from .._errors.flow import ServiceError
-from .._service.failures import failed, print_error
+from .._service.failures import failed
 from .._service.load import load
 from .._service.options import Hooks, Retention
 from .gateway import GatewayPart
@@ -30,8 +29,6 @@ __all__ = ["main"]
 
 #: How often the files of the services are written, in seconds.
 EVERY_S = 0.2
-#: Over how many seconds a rate is taken.
-RATE_S = 3.0
 
 
 class Part(threading.Thread):
@@ -45,8 +42,7 @@ class Part(threading.Thread):
         self.meter = _millstream.Meter()
         self.waits_for: str | None = None
         self.code: int | None = None
-        self.calls: deque[tuple[float, int]] = deque()
-        self.written = ""
+        self.reporter = _millstream.Reporter(order["name"], order["inputs"])
 
     def run(self) -> None:
         try:
@@ -57,7 +53,7 @@ class Part(threading.Thread):
             if isinstance(error, Exception):
                 failed(f"service {self.name}", error)
             else:
-                print_error(f"service {self.name}", f"ended by {type(error).__name__}", 1)
+                report_error(f"ended by {type(error).__name__}", 1, f"service {self.name}")
 
     def serve(self) -> None:
         from ..service import serve
@@ -88,34 +84,9 @@ class Part(threading.Thread):
     def stop(self) -> None:
         self.stopper.stop()
 
-    def status(self) -> dict[str, Any]:
-        """The answer to a request for the status of the system."""
-        (calls, ticks, skipped, dead_letters), positions = self.meter.read()
-        now = time.monotonic()
-        while len(self.calls) > 1 and now - self.calls[0][0] > RATE_S:
-            self.calls.popleft()
-        self.calls.append((now, calls + ticks))
-        (before, few), (after, many) = self.calls[0], self.calls[-1]
-        state = "starting" if positions is None else "running"
-        return {
-            "pid": os.getpid(),
-            "state": state if self.waits_for is None else f"waiting for {self.waits_for}",
-            "calls": calls,
-            "ticks": ticks,
-            "skipped": skipped,
-            "dead_letters": dead_letters,
-            "calls_per_s": round((many - few) / (after - before), 1) if after > before else 0.0,
-            "positions": dict(zip(self.order["inputs"], positions or [], strict=False)),
-        }
-
     def write(self, state: str) -> None:
-        text = json.dumps(self.status())
-        if text != self.written:
-            self.written = text
-            path = os.path.join(state, f"{self.name}.json")
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(f"{path}.new", path)
+        """Writes what ``service status`` and the page show of it."""
+        self.reporter.write(state, self.meter, self.waits_for)
 
 
 class Log:
@@ -147,7 +118,7 @@ def main() -> int:
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line:
-        return print_error("service up", "this program is started by `millstream service up`", 2)
+        return report_error("this program is started by `millstream service up`", 2, "service up")
     order = json.loads(line)
     sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
     try:
@@ -155,7 +126,7 @@ def main() -> int:
         if "gateway" in order:
             parts.append(GatewayPart(order["gateway"]))
     except UsageError as error:
-        return print_error("service up", str(error), 2)
+        return report_error(str(error), 2, "service up")
     except ServiceError as error:
         return failed("service up", error)
     asked = threading.Event()
@@ -183,7 +154,7 @@ def main() -> int:
             busy = ", ".join(part.name for part in parts if part.is_alive())
             limit = f"{order['stop_s']:g} s"
             text = f"the call of {busy} has not ended within {limit} (stop); the next start makes it again"
-            print_error("service up", text, 1)
+            report_error(text, 1, "service up")
             sys.stdout.flush()
             os._exit(1)
     for part in parts:

@@ -12,21 +12,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .._errors.command import UsageError
+from .. import _millstream
+from .._errors.command import UsageError, report_error
 from .._errors.flow import FlowUsageError, ServiceError
 from .._errors.journal import JournalError
 from .._run.logs import configure, read_levels
-from .._run.observed import observed
 from .._run.page_options import add_http, check_http
-from .._service.failures import print_error
 from .._stores.journal import Journal
 from .file import Service, System, read
 from .gateway import NAME, Gateway
-from .system import Supervisor, acquire_lock, next_of, send_request, service_status
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .._millstream import Observer
+from .system import SystemSupervisor, acquire_lock, next_of, send_request, service_status
 
 __all__ = ["add_verbs"]
 
@@ -84,24 +79,24 @@ def refuse_second_page(state: str) -> None:
         raise UsageError(f"--http: the system runs already, {where}; stop it first: service down")
 
 
-def bound(options: Any) -> Observer | None:
+def bound(options: Any) -> _millstream.Observer | None:
     """Binds the address of the page, if there is one."""
     if options.http is None:
         return None
     configure(read_levels("info"), "text")  # it names the address of the page
     try:
-        return observed(options.http, options.http_token_file, options.http_open)
+        return _millstream.Observer(options.http, options.http_token, options.http_open)
     except FlowUsageError as error:
         raise UsageError(str(error)) from None
 
 
-def run_shown(system: System, lock: int, observer: Observer | None) -> int:
+def run_shown(system: System, lock: int, observer: _millstream.Observer | None) -> int:
     """Runs the system, and shows it on the page."""
     if observer is None:
-        return Supervisor(system, lock).run()
+        return SystemSupervisor(system, lock).run()
     try:
         observer.show_system(system.state)
-        return Supervisor(system, lock, observer.address).run()
+        return SystemSupervisor(system, lock, observer.address).run()
     finally:
         observer.stop()
 
@@ -124,7 +119,7 @@ def down_verb(options: Any) -> int:
         time.sleep(0.02)
     processes = known_status(system).get("processes", {}).items()
     broken = [f"{name}: {known['broken_off']}" for name, known in processes if known.get("broken_off")]
-    return print_error("service down", "; ".join(broken), 1) if broken else 0
+    return report_error("; ".join(broken), 1, "service down") if broken else 0
 
 
 def is_held(state: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors.command import UsageError
-from .._run.restarts import Restart
+from .._run.supervisor import Restart
 from .gateway import NAME, Gateway, gateway_table
 from .table import Source, Table
 

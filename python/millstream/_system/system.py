@@ -10,24 +10,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import selectors
-import signal
 import socket
 import sys
 import time
-from datetime import datetime, timezone
 from typing import Any
 
+from .. import _millstream
 from .._errors.command import UsageError
 from .._errors.journal import JournalError
+from .._run.supervisor import Supervisor
 from .._stores.journal import Journal
 from .file import System, read
 from .process import Running
 
-__all__ = ["Supervisor", "acquire_lock", "send_request"]
+__all__ = ["SystemSupervisor", "acquire_lock", "send_request"]
 
-#: The interval between two checks of the processes, in seconds.
-CHECK_S = 0.05
 #: How often inputs that no service of the system writes are pruned, in seconds.
 PRUNE_S = 10.0
 
@@ -69,10 +66,11 @@ def send_request(state: str, what: str) -> dict[str, Any] | None:
     return answer
 
 
-class Supervisor:
+class SystemSupervisor(Supervisor):
     """Keeps the processes of a system running until it is stopped."""
 
     def __init__(self, system: System, lock: int, page: str | None = None) -> None:
+        super().__init__()
         self.system = system
         self.lock = lock
         #: The address of the page that shows the system.
@@ -86,15 +84,13 @@ class Supervisor:
         self.ending = False
         self.drain_until_s = 0.0
         self.prune_s = 0.0
-        self.selector = selectors.DefaultSelector()
 
     # The log.
 
-    def log(self, name: str, text: str) -> None:
-        """A line of the log: time, service, text."""
-        now = datetime.now(timezone.utc)
+    def log(self, level: str, name: str, text: str) -> None:
+        """Logs a line of a process, or of the supervisor."""
         try:
-            print(f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z  {name}  {text}", flush=True)
+            print(_millstream.log_line(time.time_ns(), level, name, text, [], False), flush=True)
         except BrokenPipeError:
             # The reader of the log has gone; the services continue.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -108,31 +104,25 @@ class Supervisor:
 
     # Actions.
 
-    def run(self) -> int:
-        """Runs until a signal or ``down``, or until no process is left that could run."""
-        wake, woken = socket.socketpair()
-        for end in (wake, woken):
-            end.setblocking(False)
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self.end())
+    def begin(self) -> None:
         listener = self.listen()
-        self.selector.register(listener, selectors.EVENT_READ)
-        self.selector.register(woken, selectors.EVENT_READ)
+        self.on_readable(listener, lambda: self.answer(listener.accept()[0]))
         self.apply(self.system)
-        while not (self.ending and not self.leaving):
-            for key, _ in self.selector.select(CHECK_S):
-                if key.fileobj is listener:
-                    self.answer(listener.accept()[0])
-                else:
-                    woken.recv(4096)
-            self.check()
-            if not self.ending and self.is_lost():
-                self.log(self.title, "nothing is left that could run")
-                self.write_status()
-                return 1
-        self.write_status()
-        return 1 if any(running.broken_off for running in self.running.values()) else 0
+
+    def on_signal(self) -> None:
+        self.end()
+
+    def turn(self) -> int | None:
+        """Ends after a signal or ``down``, or when no process is left that could run."""
+        if self.ending and not self.leaving:
+            self.write_status()
+            return 1 if any(running.broken_off for running in self.running.values()) else 0
+        self.check()
+        if not self.ending and self.is_lost():
+            self.log("error", self.title, "nothing is left that could run")
+            self.write_status()
+            return 1
+        return None
 
     @property
     def title(self) -> str:
@@ -156,13 +146,13 @@ class Supervisor:
         return listener
 
     def check(self) -> None:
-        changed = [running.check(self.lock) for running in self.running.values()]
-        changed += [running.check(self.lock) for running in self.leaving]
+        changed = [running.check() for running in self.running.values()]
+        changed += [running.check() for running in self.leaving]
         if self.leaving:
             self.leave()
         elif self.coming and not self.ending:
             for running in self.coming:
-                running.start(self.lock)
+                running.start()
             self.coming.clear()
             changed.append(True)
         if not self.leaving and not self.coming:
@@ -191,7 +181,7 @@ class Supervisor:
         for service in running.process.services:
             known = service_status(running.system, service.name)
             # One that is starting has processed nothing yet.
-            is_known = known.get("pid") == running.status()["pid"]
+            is_known = known.get("pid") == running.pid
             positions = known["positions"] if is_known else {}
             for path in service.inputs:
                 end = next_of(os.path.join(running.system.folder, path)) if path in writers else None
@@ -204,7 +194,7 @@ class Supervisor:
         if not self.ending:
             self.ending = True
             self.coming.clear()
-            self.log(self.title, "stopping")
+            self.log("info", self.title, "stopping")
             self.drain_until_s = time.monotonic() + self.system.drain_s
             leaving = [running for running in self.running.values() if running not in self.leaving]
             self.leaving.extend(leaving)
@@ -220,7 +210,7 @@ class Supervisor:
                 self.running[process.name] = old
                 plan["unchanged"].append(process.name)
                 continue
-            self.running[process.name] = Running(process, system, self.log)
+            self.running[process.name] = Running(process, system, self.lock, self.log)
             self.coming.append(self.running[process.name])
             plan["started" if old is None else "restarted"].append(process.name)
             if old is not None:
@@ -256,7 +246,7 @@ class Supervisor:
             except UsageError as error:
                 reply(link, {"error": str(error)})
                 return
-            self.log(self.title, "applied")
+            self.log("info", self.title, "applied")
             self.waiting.append((link, plan))
 
     def prune(self) -> None:
@@ -275,7 +265,7 @@ class Supervisor:
                     )
             except JournalError as error:
                 if os.path.isdir(place):
-                    self.log(self.title, f"cannot prune: {error}")
+                    self.log("error", self.title, f"cannot prune: {error}")
 
 
 def reply(link: socket.socket, answer: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from millstream import Flow, Source, _millstream, run
-from millstream._run.run import Saving
+from millstream._run.options import RunOptions
 from millstream.testing import discard
 
 from .flow import (
@@ -133,11 +133,11 @@ def resume(keys: int, repeats: int) -> float:
     states.values().inspect(look).sink("out", discard())
     times = []
     with TemporaryDirectory(prefix="millstream-bench-") as state:
-        saving = Saving(state, 0.2, True, [])
+        options = RunOptions(state=state, epoch=0.2)
         for _ in range(repeats + 1):
             stopper, seen = _millstream.Stopper(), 0
             start = perf_counter()
-            _millstream.run(flow._flow, 1, False, None, 1.0, None, saving, stopper, None, None)
+            _millstream.run(flow._flow, options, stopper)
             times.append(first - start)
             until = 1
     # The first run has made the state.

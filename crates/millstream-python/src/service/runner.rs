@@ -56,10 +56,27 @@ impl Meter {
     fn new() -> Self {
         Meter::default()
     }
+}
 
-    /// Calls, ticks, skipped records and dead letters; for each input the next record; empty before the start.
-    fn read(&self) -> ((u64, u64, u64, u64), Option<Vec<u64>>) {
-        (counts(self.meter.report()), self.meter.positions())
+/// Writes the file of a service of a system, `SERVICE.json`.
+#[pyclass(module = "millstream._millstream")]
+pub(crate) struct Reporter(native::system::Reporter);
+
+#[pymethods]
+impl Reporter {
+    #[new]
+    fn new(name: String, inputs: Vec<String>) -> Self {
+        Reporter(native::system::Reporter::new(name, inputs))
+    }
+
+    /// Writes the file into the folder, if its contents have changed; `waits_for` is the input that does not exist yet.
+    fn write(
+        &mut self,
+        folder: &str,
+        meter: &Bound<'_, Meter>,
+        waits_for: Option<String>,
+    ) -> PyResult<()> {
+        Ok(self.0.write(folder, &meter.get().meter, waits_for)?)
     }
 }
 

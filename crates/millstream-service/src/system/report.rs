@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use millstream_journal::clock::monotonic_ns;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::order::ServiceOrder;
 use crate::{Meter, Report, Stop};
 
 /// The time over which a rate is measured, in ns.
@@ -23,80 +23,95 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The input that does not exist yet.
-    pub fn waits_for(&self, path: Option<&str>) {
+    /// Notes the input that does not exist yet.
+    pub fn wait_for(&self, path: Option<&str>) {
         let mut waits_for = self
             .waits_for
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *waits_for = path.map(str::to_owned);
     }
+
+    pub fn waits_for(&self) -> Option<String> {
+        let waits_for = self.waits_for.lock();
+        waits_for.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The contents of `SERVICE.json`: what the process of a service writes, and the page and `service status` read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct Status {
+    pub pid: u32,
+    pub state: String,
+    pub calls: u64,
+    pub ticks: u64,
+    pub skipped: u64,
+    pub dead_letters: u64,
+    pub calls_per_s: f64,
+    /// For each input the next record; none before the start.
+    pub positions: BTreeMap<String, u64>,
 }
 
 /// Writes the file of one service.
-pub(super) struct Reporter {
+#[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct Reporter {
     name: String,
     inputs: Vec<String>,
-    shared: Arc<Shared>,
     /// Times, and the number of calls until then.
     calls: VecDeque<(u64, u64)>,
     written: String,
 }
 
-#[derive(Serialize)]
-struct Status<'a> {
-    pid: u32,
-    state: String,
-    calls: u64,
-    ticks: u64,
-    skipped: u64,
-    dead_letters: u64,
-    calls_per_s: f64,
-    positions: BTreeMap<&'a str, u64>,
-}
-
 impl Reporter {
-    pub fn new(order: &ServiceOrder, shared: Arc<Shared>) -> Self {
+    /// The reporter of the service `name`, which has these inputs.
+    #[must_use]
+    pub fn new(name: String, inputs: Vec<String>) -> Self {
         Self {
-            name: order.name.clone(),
-            inputs: order.inputs.clone(),
-            shared,
+            name,
+            inputs,
             calls: VecDeque::new(),
             written: String::new(),
         }
     }
 
+    /// The name of the service.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub fn stop(&self) {
-        self.shared.stop.stop();
+    /// Writes the file, if its contents have changed. `waits_for` is the input that does not exist yet.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(
+        &mut self,
+        folder: &str,
+        meter: &Meter,
+        waits_for: Option<String>,
+    ) -> io::Result<()> {
+        let text = serde_json::to_string(&self.status(meter, waits_for))?;
+        if text != self.written {
+            let path = Path::new(folder).join(format!("{}.json", self.name));
+            let unfinished = path.with_extension("json.new");
+            fs::write(&unfinished, &text)?;
+            fs::rename(&unfinished, &path)?;
+            self.written = text;
+        }
+        Ok(())
     }
 
-    /// Writes the file, if its contents have changed.
-    pub fn write(&mut self, folder: &str) -> std::io::Result<()> {
+    fn status(&mut self, meter: &Meter, waits_for: Option<String>) -> Status {
         let Report {
             calls,
             ticks,
             skipped,
             dead_letters,
-        } = self.shared.meter.report();
-        let now = monotonic_ns();
-        let old = |calls: &VecDeque<(u64, u64)>| {
-            calls.len() > 1 && calls.front().is_some_and(|(at, _)| now - at > RATE_NS)
-        };
-        while old(&self.calls) {
-            self.calls.pop_front();
-        }
-        self.calls.push_back((now, calls + ticks));
-        let (since, before) = self.calls.front().copied().unwrap_or_default();
-        let seconds = (now - since) as f64 / 1e9;
-        let rate = (calls + ticks - before) as f64 / seconds.max(1e-9);
-        let positions = self.shared.meter.positions();
-        let waits_for = self.shared.waits_for.lock();
-        let waits_for = waits_for.unwrap_or_else(PoisonError::into_inner).clone();
-        let status = Status {
+        } = meter.report();
+        let positions = meter.positions();
+        Status {
             pid: std::process::id(),
             state: match (waits_for, &positions) {
                 (Some(path), _) => format!("waiting for {path}"),
@@ -107,22 +122,29 @@ impl Reporter {
             ticks,
             skipped,
             dead_letters,
-            calls_per_s: (rate * 10.0).round() / 10.0,
+            calls_per_s: self.rate(calls + ticks),
             positions: self
                 .inputs
                 .iter()
-                .map(String::as_str)
+                .cloned()
                 .zip(positions.unwrap_or_default())
                 .collect(),
-        };
-        let text = serde_json::to_string(&status)?;
-        if text != self.written {
-            let path = Path::new(folder).join(format!("{}.json", self.name));
-            let unfinished = path.with_extension("json.new");
-            fs::write(&unfinished, &text)?;
-            fs::rename(&unfinished, &path)?;
-            self.written = text;
         }
-        Ok(())
+    }
+
+    /// The calls of a second, of which there are so many until now.
+    fn rate(&mut self, calls: u64) -> f64 {
+        let now = monotonic_ns();
+        let old = |calls: &VecDeque<(u64, u64)>| {
+            calls.len() > 1 && calls.front().is_some_and(|(at, _)| now - at > RATE_NS)
+        };
+        while old(&self.calls) {
+            self.calls.pop_front();
+        }
+        self.calls.push_back((now, calls));
+        let (since, before) = self.calls.front().copied().unwrap_or_default();
+        let seconds = (now - since) as f64 / 1e9;
+        let rate = (calls - before) as f64 / seconds.max(1e-9);
+        (rate * 10.0).round() / 10.0
     }
 }

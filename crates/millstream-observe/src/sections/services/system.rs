@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream_service::Report;
+use millstream_service::system::Status as Written;
 use serde::Deserialize;
 
 use super::service::{Progress, ServiceOf};
@@ -32,17 +33,6 @@ struct Described {
     inputs: Vec<String>,
     out: Option<String>,
     dead_letters: Option<String>,
-}
-
-/// `SERVICE.json`.
-#[derive(Deserialize)]
-struct Written {
-    pid: u32,
-    calls: u64,
-    ticks: u64,
-    skipped: u64,
-    dead_letters: u64,
-    positions: BTreeMap<String, u64>,
 }
 
 /// A system that is watched.

@@ -1,0 +1,99 @@
+"""One list has the options of a run: Python, the command line and type checkers show what it says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import millstream as ms
+import pytest
+from millstream.__main__ import VERBS
+from millstream._run.arguments import CommandOptions, flags_passed, parse
+from millstream._run.options import RunOptions, StartOptions
+
+PLACES = [(ms.run, RunOptions), (ms.Flow.start, StartOptions)]
+
+
+@pytest.mark.parametrize(("function", "options"), PLACES)
+def test_python_shows_the_options(function: object, options: type[StartOptions]) -> None:
+    assert callable(function)
+    _, *shown = inspect.signature(function).parameters.values()
+    assert [(each.name, each.default) for each in shown] == [
+        (each.name, each.default) for each in options.ALL.values()
+    ]
+    described = inspect.getdoc(function) or ""
+    assert all(f"    {each.name}: {each.help}" in described for each in options.ALL.values())
+
+
+def test_the_command_line_has_the_defaults_of_python(tmp_path: Path) -> None:
+    assert vars(parse(["flow.py"])).items() >= vars(RunOptions()).items()
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    given = parse(
+        ["flow.py", "--workers", "2", "--state", "s", "--epoch", "50ms", "--sync", "never", "--fresh"]
+        + ["--drop-state", "a", "--drop-state", "b", "--http", "127.0.0.1:0", "--http-token-file", str(token)]
+    )
+    python = RunOptions(
+        2,
+        state=Path("s"),
+        epoch=0.05,
+        sync=False,
+        fresh=True,
+        drop_state=("a", "b"),
+        http="127.0.0.1:0",
+        http_token="secret",
+    )
+    assert vars(given).items() >= vars(python).items()
+
+
+def test_the_help_shows_each_option_of_the_command_line() -> None:
+    command = [sys.executable, "-m", "millstream", "run", "--help"]
+    said = subprocess.check_output(command, text=True)
+    shown = set(re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE))
+    flags = {each.flag for each in CommandOptions.ALL.values() if each.flags != () and each.group != "-"}
+    assert shown == flags
+
+
+WRONG = [
+    (
+        {"workers": 0},
+        "workers is a number from 1 to 256, not 0",
+        "--workers is a number from 1 to 256, not 0",
+    ),
+    ({"fresh": True}, "fresh needs the directory that holds the state: state=", "--fresh needs --state"),
+    ({"epoch": -1.0}, "epoch is a number of seconds from 0 to 200 years, not -1.0", "--epoch is a number"),
+]
+
+
+@pytest.mark.parametrize(("given", "in_python", "on_command_line"), WRONG)
+def test_an_error_names_the_option_as_its_user_gives_it(
+    given: dict[str, object], in_python: str, on_command_line: str
+) -> None:
+    with pytest.raises(ms.FlowUsageError, match=re.escape(in_python)):
+        RunOptions(**given)  # type: ignore[arg-type]
+    with pytest.raises(ms.FlowUsageError, match=re.escape(on_command_line)):
+        CommandOptions(**given)  # type: ignore[arg-type]
+
+
+def test_options_are_checked_before_a_run() -> None:
+    flow = ms.Flow("f")
+    with pytest.raises(TypeError, match=r"run\(\) got an unexpected keyword argument 'wokers'"):
+        ms.run(flow, wokers=2)  # type: ignore[call-arg]
+    with pytest.raises(ms.FlowUsageError, match="spin is True or False, not 'yes'"):
+        flow.start(spin="yes")  # type: ignore[arg-type]
+    assert RunOptions(state="s", drop_state="count").drop_state == ["count"]
+    with pytest.raises(AttributeError, match="frozen"):
+        RunOptions().workers = 2  # type: ignore[misc]
+
+
+def test_a_supervisor_passes_what_the_list_says() -> None:
+    assert flags_passed("once") == {"--drop-state": 1, "--fresh": 0, "--reset-clock": 0}
+    assert flags_passed("never") == {"--processes": 1, "--restarts": 1, "--ready-file": 1}
+
+
+def test_the_program_lists_the_verbs_that_are_python() -> None:
+    said = subprocess.check_output([sys.executable, "-m", "millstream", "--help"], text=True)
+    assert all(re.search(rf"^  {verb} +[A-Z]", said, re.MULTILINE) for verb in VERBS), said

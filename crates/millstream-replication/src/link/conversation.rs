@@ -35,7 +35,9 @@ pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, numb
     stream.close();
     match outcome {
         Ok(()) => {}
-        Err(error @ ReplicationError::Closed { .. }) => info!("{peer}: {}", chain(&error)),
+        Err(error @ ReplicationError::Link(LinkError::Closed { .. })) => {
+            info!("{peer}: {}", chain(&error))
+        }
         Err(error) => warn!("{peer}: {}", chain(&error)),
     }
 }
@@ -65,7 +67,9 @@ fn converse(
         Purpose::Probe => return Ok(stream.write(&out)?),
         Purpose::Names => {
             let named = leader.served.iter().filter(|served| !served.is_companion);
-            message::write_names(named.map(|served| served.name.as_str()), &mut out);
+            out.extend(message::names_frame(
+                named.map(|served| served.name.as_str()),
+            ));
             return Ok(stream.write(&out)?);
         }
         Purpose::Records | Purpose::Mirror => {}
@@ -158,7 +162,9 @@ fn follow_until_end(session: &Session<'_>, incoming: Incoming) -> Result<(), Rep
         let received = receiving.join().unwrap_or(Ok(()));
         match (sent, received) {
             // When the connection breaks, both notice; what was read says more.
-            (Err(ReplicationError::Connection { .. }) | Ok(()), received) => received,
+            (Err(ReplicationError::Link(LinkError::Connection { .. })) | Ok(()), received) => {
+                received
+            }
             (sent, _) => sent,
         }
     })

@@ -66,10 +66,7 @@ fn converse(
     match follow.purpose {
         Purpose::Probe => return Ok(stream.write(&out)?),
         Purpose::Names => {
-            let named = leader.served.iter().filter(|served| !served.is_companion);
-            out.extend(message::names_frame(
-                named.map(|served| served.name.as_str()),
-            ));
+            out.extend(names(leader));
             return Ok(stream.write(&out)?);
         }
         Purpose::Records | Purpose::Mirror => {}
@@ -113,6 +110,12 @@ fn converse(
         );
     }
     outcome
+}
+
+/// NAMES with the journals that the leader serves.
+fn names(leader: &Leader<'_>) -> Vec<u8> {
+    let named = leader.served.iter().filter(|served| !served.is_companion);
+    message::names_frame(named.map(|served| served.name.as_str()))
 }
 
 /// Authenticate each other; `None` when `stop` is raised first.

@@ -258,6 +258,24 @@ fn messages_that_are_too_short_or_too_long_are_errors() {
 }
 
 #[test]
+fn damaged_bytes_are_an_error_or_another_message() {
+    let (body, answer) = (encode(&follow()), encode(&welcome()));
+    let damaged = |whole: &[u8], bit: usize| {
+        let mut bytes = whole.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    };
+    for bit in 0..body.len() * 8 {
+        let read = Follow::read(&damaged(&body, bit));
+        assert_ne!(read.ok(), Some(follow()), "bit {bit}");
+    }
+    for bit in 0..answer.len() * 8 {
+        let read = Welcome::read(&damaged(&answer, bit));
+        assert_ne!(read.ok(), Some(welcome()), "bit {bit}");
+    }
+}
+
+#[test]
 fn messages_over_their_limits_are_errors() {
     let read = |follow: Follow| Follow::read(&encode(&follow)).is_ok();
     let of_members = |count| Follow {

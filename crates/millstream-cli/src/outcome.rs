@@ -49,7 +49,7 @@ impl From<FlowError> for End {
 impl From<ReplicationError> for End {
     fn from(error: ReplicationError) -> Self {
         End::Failed(match error {
-            ReplicationError::Usage(message) => Failure::usage(message),
+            error if error.is_usage() => Failure::usage(error),
             error => Failure::failed(error),
         })
     }

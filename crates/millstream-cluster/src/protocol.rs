@@ -25,7 +25,6 @@
 //! # Ok::<(), String>(())
 //! ```
 
-mod bytes;
 mod compare;
 mod coordinator;
 mod message;

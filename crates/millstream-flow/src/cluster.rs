@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Cause;
 #[cfg(doc)]
@@ -75,7 +75,7 @@ pub struct Missing {
 pub struct JoinStopped;
 
 /// What a process tells the others at the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// The name of the flow.
     pub flow: String,
@@ -92,7 +92,7 @@ pub struct Offer {
 }
 
 /// A source, as a process has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedSource {
     /// Its name.
     pub name: String,
@@ -119,7 +119,7 @@ pub struct CommitId {
 ///
 /// A process without changes in an epoch writes nothing, so its last commit may be older than that of process 0. The
 /// commit records of process 0 have the last commit of each process, with which an older copy of a directory is found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateOffer {
     /// The id of the cluster's state: made by process 0 at the first start, and part of each commit record.
     pub cluster: Option<u64>,
@@ -213,13 +213,19 @@ pub trait Member: Send + Sync {
 }
 
 /// How a process is doing, for process 0, which shows it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Whether the process has ended: it is its [report](crate::metrics::Report) then. Otherwise it is what an observer of the run
     /// has [sent](crate::watch::Watch::send_status).
     pub last: bool,
     /// The content. At most [`STATUS_BYTES_MAX`] bytes.
+    #[serde(serialize_with = "as_bytes")]
     pub bytes: Vec<u8>,
+}
+
+/// One value, in place of a number for each byte.
+fn as_bytes<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_bytes(bytes)
 }
 
 /// The longest status of a process, in bytes: a longer one is not sent.
@@ -232,7 +238,7 @@ impl std::fmt::Debug for Status {
 }
 
 /// How an epoch ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Raise {
     /// The sources continue in the next epoch.
     Next,
@@ -243,7 +249,7 @@ pub enum Raise {
 }
 
 /// What a process has handled of the packets of another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandledLoad {
     /// The process that sent them.
     pub sender: usize,

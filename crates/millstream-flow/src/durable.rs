@@ -42,11 +42,12 @@ mod refill;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::error::Cause;
+use crate::forward_source;
 use crate::framing::Frames;
 use crate::mutex::lock;
 use crate::poller::Io;
 use crate::source::{
-    Beginning, NewPartitions, Partition, Position, Recording, Resumable, Source, SourceSettings,
+    Beginning, Growing, NewPartitions, Partition, Position, Recording, Resumable, Source,
 };
 use crate::starting::Starting;
 
@@ -93,12 +94,11 @@ impl<S> Durable<S> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
+    forward_source!(this => this.source; partitions settings);
     fn describe(&self) -> String {
         format!("{}, durable", self.source.describe())
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions(workers)
     }
     fn open(
         &self,
@@ -124,11 +124,12 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
             false => self.source.over(frames, kind),
         }
     }
-    fn settings(&self) -> SourceSettings {
-        self.source.settings()
-    }
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)
+    }
+    fn growing(&self) -> Option<&dyn Growing> {
+        // Its record has the partitions with which the run began.
+        None
     }
 }
 

@@ -32,8 +32,6 @@ pub use directory::DirectoryId;
 pub use file::FileId;
 pub use journal::JournalId;
 
-use crate::error::Cause;
-
 /// What a source reads of the storage of its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -149,21 +147,5 @@ impl InputId {
         };
         places.0.is_same(&places.1)
             || places.0.is_shared(&places.1) && self.difference(other).is_none()
-    }
-
-    /// Returns it as bytes, for another process.
-    ///
-    /// # Errors
-    /// It cannot be encoded.
-    pub fn encode(&self) -> Result<Vec<u8>, Cause> {
-        Ok(rmp_serde::to_vec(self)?)
-    }
-
-    /// Reads what [`encode`](Self::encode) has returned.
-    ///
-    /// # Errors
-    /// Other bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Cause> {
-        Ok(rmp_serde::from_slice(bytes)?)
     }
 }

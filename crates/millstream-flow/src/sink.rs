@@ -219,34 +219,82 @@ pub enum Scope {
     Workers,
 }
 
+/// Passes methods of a [`Sink`](crate::sink::Sink) on to a sink inside, as [`forward_source`](crate::forward_source) does for a source.
+#[doc(hidden)] // For the other crates of Millstream.
+#[macro_export]
+macro_rules! forward_sink {
+    ($this:ident => $inner:expr) => {
+        fn describe(&self) -> String {
+            let $this = self;
+            $inner.describe()
+        }
+        fn join(
+            &self,
+            membership: Option<$crate::cluster::Membership>,
+        ) -> Option<std::path::PathBuf> {
+            let $this = self;
+            $inner.join(membership)
+        }
+        fn in_one_process(&self) -> bool {
+            let $this = self;
+            $inner.in_one_process()
+        }
+        fn output(&self, recovery: bool) -> Option<$crate::sink::Output> {
+            let $this = self;
+            $inner.output(recovery)
+        }
+        fn transactional(&self) -> Option<&dyn $crate::sink::Transactional> {
+            let $this = self;
+            $inner.transactional()
+        }
+        fn forwarding(&self) -> Option<&dyn $crate::sink::Forwarding> {
+            let $this = self;
+            $inner.forwarding()
+        }
+        fn skip_refused(&self, keeps: bool) -> bool {
+            let $this = self;
+            $inner.skip_refused(keeps)
+        }
+        fn record_bytes_max(&self) -> Option<usize> {
+            let $this = self;
+            $inner.record_bytes_max()
+        }
+    };
+}
+
+/// Passes methods of a [`Writer`](crate::sink::Writer) on, as [`forward_source`](crate::forward_source) does for a source.
+#[doc(hidden)] // For the other crates of Millstream.
+#[macro_export]
+macro_rules! forward_writer {
+    ($this:ident => $inner:expr) => {
+        fn flush(&mut self) -> Result<(), $crate::error::Cause> {
+            let $this = self;
+            $inner.flush()
+        }
+        fn prepare(
+            &mut self,
+            epoch: u64,
+        ) -> Result<Option<$crate::sink::Token>, $crate::error::Cause> {
+            let $this = self;
+            $inner.prepare(epoch)
+        }
+        fn close(&mut self) -> Result<Option<$crate::sink::Token>, $crate::error::Cause> {
+            let $this = self;
+            $inner.close()
+        }
+        fn take_refused(&mut self) -> Result<Vec<$crate::sink::Refused>, $crate::error::Cause> {
+            let $this = self;
+            $inner.take_refused()
+        }
+    };
+}
+
 /// A sink that a flow shares.
+#[warn(clippy::missing_trait_methods)]
 impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
+    forward_sink!(this => (**this));
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause> {
         (**self).open(worker, control)
-    }
-    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
-        (**self).join(membership)
-    }
-    fn in_one_process(&self) -> bool {
-        (**self).in_one_process()
-    }
-    fn output(&self, recovery: bool) -> Option<Output> {
-        (**self).output(recovery)
-    }
-    fn transactional(&self) -> Option<&dyn Transactional> {
-        (**self).transactional()
-    }
-    fn forwarding(&self) -> Option<&dyn Forwarding> {
-        (**self).forwarding()
-    }
-    fn skip_refused(&self, keeps: bool) -> bool {
-        (**self).skip_refused(keeps)
-    }
-    fn record_bytes_max(&self) -> Option<usize> {
-        (**self).record_bytes_max()
     }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         (**self).over(frames)

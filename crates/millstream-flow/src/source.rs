@@ -156,16 +156,74 @@ pub trait Growing: Send + Sync {
     fn found(&self, known: usize) -> Result<Vec<String>, Cause>;
 }
 
-/// Forwards every method of a source through a pointer.
+/// Passes methods of a [`Source`](crate::source::Source) on to a source inside: `forward_source!(this => this.source; describe settings)`.
+///
+/// A wrapper names here what it passes on, and implements the others. Its `impl` has the lint `clippy::missing_trait_methods`, which finds a
+/// forgotten one: with the default of a trait in its place input would be lost.
+#[doc(hidden)] // For the other crates of Millstream.
+#[macro_export]
 macro_rules! forward_source {
+    ($this:ident => $inner:expr; $($method:ident)+) => {
+        $($crate::forward_source!(@$method $this $inner);)+
+    };
+    (@describe $this:ident $inner:expr) => {
+        fn describe(&self) -> String {
+            let $this = self;
+            $inner.describe()
+        }
+    };
+    (@partitions $this:ident $inner:expr) => {
+        fn partitions(&self, workers: usize) -> Result<Vec<String>, $crate::error::Cause> {
+            let $this = self;
+            $inner.partitions(workers)
+        }
+    };
+    (@settings $this:ident $inner:expr) => {
+        fn settings(&self) -> $crate::source::SourceSettings {
+            let $this = self;
+            $inner.settings()
+        }
+    };
+    (@resumable $this:ident $inner:expr) => {
+        fn resumable(&self) -> Option<&dyn $crate::source::Resumable> {
+            let $this = self;
+            $inner.resumable()
+        }
+    };
+    (@growing $this:ident $inner:expr) => {
+        fn growing(&self) -> Option<&dyn $crate::source::Growing> {
+            let $this = self;
+            $inner.growing()
+        }
+    };
+}
+
+/// Passes methods of a [`Partition`](crate::source::Partition) on, as [`forward_source`] does for a source.
+#[doc(hidden)] // For the other crates of Millstream.
+#[macro_export]
+macro_rules! forward_partition {
+    ($this:ident => $inner:expr) => {
+        fn next_awake(&self) -> Option<u64> {
+            let $this = self;
+            $inner.next_awake()
+        }
+        fn lag(&self) -> Option<$crate::metrics::Lag> {
+            let $this = self;
+            $inner.lag()
+        }
+        fn position(&self) -> Result<$crate::source::Position, $crate::error::Cause> {
+            let $this = self;
+            $inner.position()
+        }
+    };
+}
+
+/// Implements a source through a pointer.
+macro_rules! source_behind {
     ($pointer:ident) => {
+        #[warn(clippy::missing_trait_methods)]
         impl<B: 'static> Source<B> for $pointer<dyn Source<B>> {
-            fn describe(&self) -> String {
-                (**self).describe()
-            }
-            fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-                (**self).partitions(workers)
-            }
+            forward_source!(this => (**this); describe partitions settings resumable growing);
             fn open(
                 &self,
                 partition: usize,
@@ -173,15 +231,6 @@ macro_rules! forward_source {
                 io: &Io,
             ) -> Result<Box<dyn Partition<B>>, Cause> {
                 (**self).open(partition, resume, io)
-            }
-            fn settings(&self) -> SourceSettings {
-                (**self).settings()
-            }
-            fn resumable(&self) -> Option<&dyn Resumable> {
-                (**self).resumable()
-            }
-            fn growing(&self) -> Option<&dyn Growing> {
-                (**self).growing()
             }
             fn over(
                 &self,
@@ -194,8 +243,8 @@ macro_rules! forward_source {
     };
 }
 
-forward_source!(Box);
-forward_source!(Arc);
+source_behind!(Box);
+source_behind!(Arc);
 
 /// What a source learns when a run begins.
 #[doc(hidden)] // For the other crates of Millstream.

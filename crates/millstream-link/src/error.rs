@@ -70,6 +70,16 @@ impl LinkError {
         LinkError::Protocol { what: what.into() }
     }
 
+    /// Whether the same call may succeed later without intervention on this machine.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Connection { .. } | Self::Closed { .. } | Self::Silent { .. } => true,
+            Self::Protocol { .. } => true,
+            Self::File { .. } | Self::Tls(_) | Self::Usage(_) => false,
+        }
+    }
+
     /// A failed operation on a connection, with what was done.
     #[must_use]
     pub fn connection(verb: impl Into<String>, source: io::Error) -> Self {

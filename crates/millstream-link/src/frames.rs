@@ -159,6 +159,15 @@ pub fn end(out: &mut [u8], at: usize) {
     out[at + 8..at + HEADER].copy_from_slice(&crc.to_le_bytes());
 }
 
+/// Returns the frame whose payload is these parts, one after the other.
+pub fn frame(kind: impl FrameKind, payload: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let at = begin(&mut out, kind);
+    payload.iter().for_each(|part| out.extend_from_slice(part));
+    end(&mut out, at);
+    out
+}
+
 fn checksum(header: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(header), payload)
 }
@@ -185,14 +194,6 @@ mod tests {
         }
     }
 
-    fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let at = begin(&mut out, kind);
-        out.extend_from_slice(payload);
-        end(&mut out, at);
-        out
-    }
-
     fn feed(frames: &mut Frames<Kind>, bytes: &[u8]) {
         frames.space()[..bytes.len()].copy_from_slice(bytes);
         frames.filled(bytes.len());
@@ -207,7 +208,7 @@ mod tests {
         ];
         let bytes: Vec<u8> = sent
             .iter()
-            .flat_map(|(kind, payload)| frame(*kind, payload))
+            .flat_map(|(kind, payload)| frame(*kind, &[payload]))
             .collect();
         for cut in 0..=bytes.len() {
             let mut frames = Frames::<Kind>::new(1 << 10);
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_is_found() {
-        let bytes = frame(Kind::Records, b"some payload");
+        let bytes = frame(Kind::Records, &[b"some ", b"payload"]);
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_length_over_the_limit_is_refused_before_it_comes() {
-        let bytes = frame(Kind::Records, &[0; 2_000]);
+        let bytes = frame(Kind::Records, &[&[0; 2_000]]);
         let mut frames = Frames::<Kind>::new(1_999);
         feed(&mut frames, &bytes[..HEADER]);
         assert!(frames.next_frame().is_err());

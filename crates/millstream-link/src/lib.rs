@@ -1,6 +1,7 @@
 //! Connections between machines, and between processes of one: TLS or none, a proof of a shared secret, frames with checksums.
 //!
-//! Nothing here knows what is sent. A protocol brings its words and labels ([`Protocol`]) and its kinds of messages ([`FrameKind`]).
+//! Nothing here knows what is sent. A protocol brings its words and labels ([`Protocol`]), its kinds of messages ([`FrameKind`]), and their
+//! types, which [`encode`] and [`decode`] turn into bytes and back.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
@@ -8,6 +9,8 @@
 //! use millstream_link::{CallerSide, ListenerSide, Protocol, Secret, connect};
 //!
 //! static PROTOCOL: Protocol = Protocol {
+//!     magic: b"MSSAMPLE",
+//!     version: 1,
 //!     label: "example 1",
 //!     listener: "server",
 //!     caller: "client",
@@ -41,7 +44,9 @@ mod deadline;
 mod error;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod frames;
+mod greeting;
 mod limited;
+mod message;
 mod protocol;
 mod raw_key;
 mod secret;
@@ -53,7 +58,9 @@ pub use address::Address;
 pub use deadline::Deadline;
 pub use error::LinkError;
 pub use frames::{Frame, FrameKind, Frames};
+pub use greeting::{Greeting, is_proved, prove, proved, read_proved};
 pub use limited::{FAREWELL, Limited};
+pub use message::{decode, encode, plain_text};
 pub use protocol::{Protocol, Side};
 pub use secret::{ChannelBinding, Credential, Proof, Secret};
 pub use socket::{Listener, Socket};

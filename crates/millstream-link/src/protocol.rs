@@ -4,6 +4,10 @@
 #[derive(Debug)]
 #[doc(hidden)] // For the other crates of Millstream.
 pub struct Protocol {
+    /// Begins the first message of each side.
+    pub magic: &'static [u8; 8],
+    /// The version, which the first messages name.
+    pub version: u32,
     /// Begins the label of each proof, after `millstream`: `replication 1`. A proof of one protocol is none in another.
     pub label: &'static str,
     /// The side that listens, in errors: `leader`. Part of the label of its proofs.

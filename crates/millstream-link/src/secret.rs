@@ -111,6 +111,8 @@ mod tests {
     use super::*;
 
     static PROTOCOL: Protocol = Protocol {
+        magic: b"MSTESTED",
+        version: 1,
         label: "replication 1",
         listener: "leader",
         caller: "follower",

@@ -12,7 +12,7 @@ use millstream_flow::poller::Io;
 use millstream_flow::replay::{Point, Replay};
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::state::codec::MESSAGE_PACK;
-use millstream_flow::{FlowError, Rehearsal as Engine};
+use millstream_flow::{FlowError, Rehearsal as Engine, forward_partition, forward_source};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -123,12 +123,7 @@ fn read_replay((recordings, from, to, batch): ReplayInput) -> Result<Replay, Flo
 struct Framed(Script);
 
 impl Source<Frames> for Framed {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.0.partitions(workers)
-    }
+    forward_source!(this => this.0; describe partitions);
     fn open(
         &self,
         partition: usize,
@@ -147,6 +142,7 @@ struct FramedPartition {
     items: PyBatch,
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl Partition<Frames> for FramedPartition {
     fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
         let next = self.script.next_batch(&mut self.items, events)?;
@@ -163,12 +159,7 @@ impl Partition<Frames> for FramedPartition {
         }
         Ok(next)
     }
-    fn next_awake(&self) -> Option<u64> {
-        self.script.next_awake()
-    }
-    fn position(&self) -> Result<Position, Cause> {
-        self.script.position()
-    }
+    forward_partition!(this => this.script);
 }
 
 /// A saved state as text, read as `how` says; None for an unknown format.

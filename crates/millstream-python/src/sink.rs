@@ -20,6 +20,7 @@ use std::sync::Arc;
 use millstream_flow::cluster::Membership;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
 use millstream_flow::sink::{Forwarding, Output, Scope, Sink, Token, Transactional, Writer};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -136,6 +137,24 @@ impl NamedSink {
     }
 }
 
+/// Calls a method of the engine's sink.
+macro_rules! of_engine {
+    ($sink:expr, |$engine:ident| $call:expr, else $other:expr) => {
+        match &$sink {
+            AnySink::Bytes(sink) => {
+                let $engine = sink.engine();
+                $call
+            }
+            AnySink::Keyed(sink) => {
+                let $engine = sink.engine();
+                $call
+            }
+            AnySink::List(_) | AnySink::Object(_) => $other,
+        }
+    };
+}
+
+#[warn(clippy::missing_trait_methods)]
 impl Sink<PyBatch> for NamedSink {
     fn describe(&self) -> String {
         self.sink.describe()
@@ -144,51 +163,36 @@ impl Sink<PyBatch> for NamedSink {
         self.sink.open(&self.name, worker, control)
     }
     fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
-        match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().join(membership),
-            AnySink::Keyed(sink) => sink.engine().join(membership),
-            AnySink::List(_) | AnySink::Object(_) => None,
-        }
+        of_engine!(self.sink, |sink| sink.join(membership), else None)
     }
     fn in_one_process(&self) -> bool {
-        match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().in_one_process(),
-            AnySink::Keyed(sink) => sink.engine().in_one_process(),
-            AnySink::List(_) | AnySink::Object(_) => false,
-        }
+        of_engine!(self.sink, |sink| sink.in_one_process(), else false)
     }
     fn output(&self, recovery: bool) -> Option<Output> {
-        match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().output(recovery),
-            AnySink::Keyed(sink) => sink.engine().output(recovery),
-            AnySink::List(_) | AnySink::Object(_) => None,
-        }
+        of_engine!(self.sink, |sink| sink.output(recovery), else None)
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
     }
     fn skip_refused(&self, keeps: bool) -> bool {
-        match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().skip_refused(keeps),
-            AnySink::Keyed(_) | AnySink::List(_) | AnySink::Object(_) => false,
-        }
+        of_engine!(self.sink, |sink| sink.skip_refused(keeps), else false)
+    }
+    fn record_bytes_max(&self) -> Option<usize> {
+        of_engine!(self.sink, |sink| sink.record_bytes_max(), else None)
+    }
+    fn over(&self, _: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<PyBatch>>> {
+        // A rehearsal has lists in its place.
+        None
     }
     fn forwarding(&self) -> Option<&dyn Forwarding> {
-        match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().forwarding(),
-            AnySink::Keyed(_) | AnySink::List(_) | AnySink::Object(_) => None,
-        }
+        of_engine!(self.sink, |sink| sink.forwarding(), else None)
     }
 }
 
 impl NamedSink {
     /// The engine's sink, if it takes part in commits.
     fn of_engine(&self) -> Option<&dyn Transactional> {
-        match &self.sink {
-            AnySink::Bytes(sink) => sink.engine().transactional(),
-            AnySink::Keyed(sink) => sink.engine().transactional(),
-            AnySink::List(_) | AnySink::Object(_) => None,
-        }
+        of_engine!(self.sink, |sink| sink.transactional(), else None)
     }
 }
 

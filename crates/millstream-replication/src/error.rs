@@ -1,8 +1,8 @@
 //! The errors of leaders and followers.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
-use std::{fmt, io};
 
 use millstream_journal as journal;
 #[cfg(feature = "link")]
@@ -10,50 +10,27 @@ use millstream_link::LinkError;
 
 /// Why a leader refuses a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[cfg_attr(feature = "link", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Reason {
     /// The follower does not know the leader's secret, or one of them has none.
-    Secret = 1,
+    Secret,
     /// The leader serves no journal of that name.
-    UnknownJournal = 2,
+    UnknownJournal,
     /// The copy is one of another journal.
-    OtherJournal = 3,
+    OtherJournal,
     /// The copy holds records that are not the leader's.
-    Diverged = 4,
+    Diverged,
     /// The next record of the copy has been pruned.
-    Pruned = 5,
+    Pruned,
     /// The follower's name is not valid.
-    Name = 6,
+    Name,
     /// The leader cannot serve the follower now, and may be able to later.
-    Trouble = 7,
+    Trouble,
     /// Another follower is connected under the name.
-    InUse = 8,
+    InUse,
     /// The leader is superseded: another copy was promoted.
-    Superseded = 9,
-}
-
-impl Reason {
-    #[cfg(feature = "link")]
-    pub(super) fn of(byte: u8) -> Self {
-        use Reason::{
-            Diverged, InUse, Name, OtherJournal, Pruned, Secret, Superseded, Trouble,
-            UnknownJournal,
-        };
-        let all = [
-            Secret,
-            UnknownJournal,
-            OtherJournal,
-            Diverged,
-            Pruned,
-            Name,
-            InUse,
-            Superseded,
-        ];
-        all.into_iter()
-            .find(|reason| *reason as u8 == byte)
-            .unwrap_or(Trouble)
-    }
+    Superseded,
 }
 
 /// Why following, serving or waiting for a follower failed.
@@ -65,32 +42,10 @@ pub enum ReplicationError {
     /// The journal, or the copy.
     #[error(transparent)]
     Journal(#[from] journal::Error),
-    /// The connection.
-    #[error("{verb}")]
-    Connection {
-        /// The operation: `cannot connect to 10.0.0.7:7600`.
-        verb: String,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The other side has closed the connection.
-    #[error("the other side has closed the connection{hint}")]
-    Closed {
-        /// A possible reason.
-        hint: &'static str,
-    },
-    /// Nothing was received for too long.
-    #[error("nothing was received for {waited:?}")]
-    Silent {
-        /// How long.
-        waited: Duration,
-    },
-    /// A message that violates the protocol.
-    #[error("the other side does not follow the protocol: {what}")]
-    Protocol {
-        /// What was wrong.
-        what: String,
-    },
+    /// The connection: it failed, has ended, or the other side does not follow the protocol; a secret or a certificate.
+    #[cfg(feature = "link")]
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// The other side speaks another version.
     #[error(
         "the other side speaks version {theirs} of the protocol, this one {ours}: update Millstream {}",
@@ -156,17 +111,6 @@ pub enum ReplicationError {
         /// `process 4711 appends`.
         who: String,
     },
-    /// A file: a secret, a certificate, a key.
-    #[error("{}: {what}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// TLS.
-    #[error("TLS: {0}")]
-    Tls(String),
     /// Names or addresses that do not fit together.
     #[error("{0}")]
     Usage(String),
@@ -236,26 +180,22 @@ fn there_are(names: &[String]) -> String {
     }
 }
 
-#[cfg(feature = "link")]
-impl From<LinkError> for ReplicationError {
-    fn from(error: LinkError) -> Self {
-        match error {
-            LinkError::Connection { verb, source } => Self::Connection { verb, source },
-            LinkError::Closed { hint } => Self::Closed { hint },
-            LinkError::Silent { waited } => Self::Silent { waited },
-            LinkError::Protocol { what } => Self::Protocol { what },
-            LinkError::File { path, what } => Self::File { path, what },
-            LinkError::Tls(what) => Self::Tls(what),
-            LinkError::Usage(what) => Self::Usage(what),
-            other => Self::Usage(other.to_string()),
-        }
-    }
-}
-
 impl ReplicationError {
     #[cfg(feature = "link")]
     pub(super) fn protocol(what: impl Into<String>) -> Self {
-        ReplicationError::Protocol { what: what.into() }
+        LinkError::protocol(what).into()
+    }
+
+    /// Whether it is about values that cannot be used: what a person or a program has passed.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Usage(_) => true,
+            #[cfg(feature = "link")]
+            Self::Link(error) => matches!(error, LinkError::Usage(_)),
+            _ => false,
+        }
     }
 
     /// Whether the same call may succeed later without intervention on this machine.
@@ -263,8 +203,8 @@ impl ReplicationError {
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Connection { .. } | Self::Closed { .. } | Self::Silent { .. } => true,
-            Self::Protocol { .. } => true,
+            #[cfg(feature = "link")]
+            Self::Link(error) => error.may_pass(),
             Self::Refused { reason, .. } => matches!(reason, Reason::Trouble | Reason::InUse),
             Self::Journal(error) => matches!(error, journal::Error::DiskFull { .. }),
             _ => false,

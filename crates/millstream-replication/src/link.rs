@@ -53,6 +53,8 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// The words of replication, and the labels of its proofs.
 static PROTOCOL: Protocol = Protocol {
+    magic: b"MSFOLLOW",
+    version: message::VERSION,
     label: "replication 1",
     listener: "leader",
     caller: "follower",

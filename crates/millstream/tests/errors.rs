@@ -23,6 +23,7 @@ use millstream::replication::ReplicationError;
 use millstream::service::ServiceError;
 use millstream::service::testing::TestError;
 use millstream::wire::CallError;
+use millstream_link::LinkError;
 
 const SYSTEM: &str = "the disk failed";
 
@@ -153,9 +154,9 @@ fn errors_of_services() {
 
 #[test]
 fn errors_of_connections_and_of_the_page() {
-    let connection = || ReplicationError::Connection {
-        verb: "cannot connect to 10.0.0.7:7600".to_owned(),
-        source: system(),
+    let connection = || {
+        let error = LinkError::connection("cannot connect to 10.0.0.7:7600", system());
+        ReplicationError::Link(error)
     };
     let line = "cannot connect to 10.0.0.7:7600: the disk failed";
     check(connection(), line);

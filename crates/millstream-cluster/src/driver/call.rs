@@ -1,9 +1,9 @@
 //! What a connection is for: the fields of CALL.
 
-use millstream_link::LinkError;
+use serde::{Deserialize, Serialize};
 
 /// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
     /// The control link of a process to process 0.
     Control,
@@ -15,7 +15,7 @@ pub(super) enum Purpose {
 }
 
 /// A request for a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) purpose: Purpose,
     /// The process that calls.
@@ -25,45 +25,7 @@ pub(super) struct Call {
     pub(super) processes: usize,
 }
 
-/// The bytes of a call: run (0 for a control link), from, to, processes.
-const CALL_BYTES: usize = 32;
-
 impl Call {
-    pub(super) fn body(&self) -> [u8; CALL_BYTES] {
-        let run = match self.purpose {
-            Purpose::Control => 0,
-            Purpose::Data { run } => run,
-        };
-        let mut out = [0; CALL_BYTES];
-        let fields = [run, self.from as u64, self.to as u64, self.processes as u64];
-        for (field, number) in out.chunks_exact_mut(8).zip(fields) {
-            field.copy_from_slice(&number.to_le_bytes());
-        }
-        out
-    }
-
-    pub(super) fn read(body: &[u8]) -> Result<Self, LinkError> {
-        let malformed = || LinkError::protocol("a call is not as it should be");
-        if body.len() != CALL_BYTES {
-            return Err(malformed());
-        }
-        let mut fields = body.chunks_exact(8).map(|field| {
-            let mut number = [0; 8];
-            number.copy_from_slice(field);
-            u64::from_le_bytes(number)
-        });
-        let mut next = || fields.next().ok_or_else(malformed);
-        Ok(Call {
-            purpose: match next()? {
-                0 => Purpose::Control,
-                run => Purpose::Data { run },
-            },
-            from: next()? as usize,
-            to: next()? as usize,
-            processes: next()? as usize,
-        })
-    }
-
     /// Whether process `process` of `processes` is the one that is called, by one that may call it.
     pub(super) fn check(&self, process: usize, processes: usize) -> Result<(), String> {
         if self.processes != processes {
@@ -93,6 +55,8 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use millstream_link::{decode, encode};
+
     use super::*;
 
     #[test]
@@ -103,8 +67,9 @@ mod tests {
             to: 1,
             processes: 3,
         };
-        assert_eq!(Call::read(&call.body()).unwrap(), call);
-        assert!(Call::read(&call.body()[1..]).is_err());
+        let body = encode(&call);
+        assert_eq!(body, b"\x94\x81\xa4Data\x91\x09\x02\x01\x03");
+        assert_eq!(decode::<Call>(&body).unwrap(), call);
         assert_eq!(call.check(1, 3), Ok(()));
         assert!(call.check(1, 4).unwrap_err().contains("one of 3"));
         assert!(call.check(0, 3).unwrap_err().contains("mixed up"));
@@ -112,6 +77,7 @@ mod tests {
             purpose: Purpose::Control,
             ..call
         };
+        assert_eq!(encode(&control), b"\x94\xa7Control\x02\x01\x03");
         assert!(control.check(1, 3).unwrap_err().contains("coordinate"));
         let same = Call { from: 1, ..call };
         assert!(same.check(1, 3).unwrap_err().contains("one number"));

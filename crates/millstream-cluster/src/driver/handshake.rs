@@ -4,24 +4,25 @@
 //!  caller                                        listener
 //!     | HELLO   magic, version, has secret  ->      |
 //!     |      <-  magic, version, has secret  CHALLENGE
-//!     | CALL    proof, run, from, to, processes ->  |
-//!     |      <-                 proof, run  WELCOME |    or REFUSED: proof, again, reason
+//!     | CALL    proof, call                 ->      |
+//!     |      <-                proof, call  WELCOME |    or REFUSED: proof, refusal
 //! ```
 
 use millstream_flow::error::chain;
-use millstream_link::{Credential, Deadline, Frame, LinkError, Proof, Secret, Side, frames};
+use millstream_link::{
+    Credential, Deadline, Frame, Greeting, LinkError, Secret, Side, decode, encode, is_proved,
+    plain_text, prove, proved, read_proved,
+};
+use serde::{Deserialize, Serialize};
 
 use super::call::Call;
 use super::reader::Reader;
+use super::settings::PROTOCOL;
 use crate::error::ClusterError;
 use crate::protocol::{Kind, VERSION};
 
-const MAGIC: &[u8; 8] = b"MSPROCES";
-/// The longest reason of a refusal, in bytes.
-const REASON_MAX: usize = 1_000;
-
 /// Why a caller is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refusal {
     /// Whether it may try again.
     pub(super) again: bool,
@@ -72,9 +73,8 @@ pub(super) fn call(
     deadline: Deadline,
 ) -> Result<(), CallError> {
     let credential = reader.stream.credential(secret);
-    reader
-        .stream
-        .write(&hello(Kind::Hello, credential.is_some()))?;
+    let hello = PROTOCOL.greeting(Kind::Hello, credential.is_some());
+    reader.stream.write(&hello)?;
     let other_secret = || {
         let address = address.clone();
         CallError::from(ClusterError::OtherSecret { address })
@@ -88,18 +88,15 @@ pub(super) fn call(
         });
     }
     let theirs = read_hello(frame, Kind::Challenge)?;
-    let theirs = theirs.map_err(|theirs| {
-        let ours = VERSION;
-        CallError::from(ClusterError::Version { theirs, ours })
-    })?;
-    if credential.is_some() && !theirs {
+    check_version(theirs)?;
+    if credential.is_some() && !theirs.has_secret {
         return Err(other_secret());
     }
-    let body = call.body();
+    let body = encode(call);
     let proof = prove(credential.as_ref(), Side::Caller, &body);
     reader.stream.write(&proved(Kind::Call, &proof, &body))?;
     let frame = reader.expect(deadline)?;
-    let (proof, answer) = split(frame.payload)?;
+    let (proof, answer) = read_proved(frame.payload)?;
     if !is_proved(
         credential.as_ref(),
         Side::Listener,
@@ -130,7 +127,6 @@ pub(super) fn listen(
     deadline: Deadline,
 ) -> Result<Caller, ClusterError> {
     let credential = reader.stream.credential(secret);
-    let has_secret = credential.is_some();
     let theirs = read_hello(reader.expect(deadline)?, Kind::Hello)?;
     if let Some(text) = plain {
         let refusal = Refusal::again(text.to_owned());
@@ -138,16 +134,14 @@ pub(super) fn listen(
         return Err(ClusterError::Refused(refusal.text));
     }
     // A caller of another version learns ours.
-    reader.stream.write(&hello(Kind::Challenge, has_secret))?;
-    theirs.map_err(|theirs| ClusterError::Version {
-        theirs,
-        ours: VERSION,
-    })?;
+    let challenge = PROTOCOL.greeting(Kind::Challenge, credential.is_some());
+    reader.stream.write(&challenge)?;
+    check_version(theirs)?;
     let frame = reader.expect(deadline)?;
     if frame.kind != Kind::Call {
         return Err(LinkError::protocol("no call came in the handshake").into());
     }
-    let (proof, body) = split(frame.payload)?;
+    let (proof, body) = read_proved(frame.payload)?;
     if !is_proved(credential.as_ref(), Side::Caller, body, proof) {
         let text =
             "the secrets of the two processes differ, or a machine between them breaks TLS open";
@@ -155,10 +149,9 @@ pub(super) fn listen(
         reader.stream.write(&refused_bytes(None, &[], &refusal))?;
         return Err(ClusterError::Refused(refusal.text));
     }
-    let (call, body) = (Call::read(body)?, body.to_vec());
     Ok(Caller {
-        call,
-        body,
+        call: decode(body)?,
+        body: body.to_vec(),
         credential,
     })
 }
@@ -177,49 +170,20 @@ impl Caller {
     }
 }
 
-fn hello(kind: Kind, has_secret: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    let at = frames::begin(&mut out, kind);
-    out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.push(u8::from(has_secret));
-    frames::end(&mut out, at);
-    out
-}
-
-/// Whether the other side has a secret; its version if that is another.
-fn read_hello(frame: Frame<'_, Kind>, kind: Kind) -> Result<Result<bool, u32>, LinkError> {
-    let malformed = || LinkError::protocol("this is no greeting of a process of a flow");
+fn read_hello(frame: Frame<'_, Kind>, kind: Kind) -> Result<Greeting, LinkError> {
     if frame.kind != kind {
-        return Err(malformed());
+        let what = format!("{:?} came where {kind:?} was expected", frame.kind);
+        return Err(LinkError::protocol(what));
     }
-    let (magic, rest) = frame
-        .payload
-        .split_first_chunk::<8>()
-        .ok_or_else(malformed)?;
-    let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
-    if magic != MAGIC {
-        return Err(malformed());
-    }
-    match (u32::from_le_bytes(*version), rest) {
-        (VERSION, [has_secret]) => Ok(Ok(*has_secret != 0)),
-        (VERSION, _) => Err(malformed()),
-        (theirs, _) => Ok(Err(theirs)),
-    }
+    PROTOCOL.read_greeting(frame.payload)
 }
 
-fn proved(kind: Kind, proof: &Proof, body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let at = frames::begin(&mut out, kind);
-    out.extend_from_slice(proof);
-    out.extend_from_slice(body);
-    frames::end(&mut out, at);
-    out
-}
-
-fn split(payload: &[u8]) -> Result<(&Proof, &[u8]), LinkError> {
-    let malformed = || LinkError::protocol("a message of the handshake is too short");
-    payload.split_first_chunk().ok_or_else(malformed)
+fn check_version(theirs: Greeting) -> Result<(), ClusterError> {
+    let (theirs, ours) = (theirs.version, VERSION);
+    match theirs == ours {
+        true => Ok(()),
+        false => Err(ClusterError::Version { theirs, ours }),
+    }
 }
 
 /// An answer is proved together with the question.
@@ -227,37 +191,27 @@ fn bound(question: &[u8], answer: &[u8]) -> Vec<u8> {
     [question, answer].concat()
 }
 
-fn prove(credential: Option<&Credential>, side: Side, body: &[u8]) -> Proof {
-    credential.map_or([0; 32], |credential| credential.prove(side, body))
-}
-
-fn is_proved(credential: Option<&Credential>, side: Side, body: &[u8], proof: &Proof) -> bool {
-    credential.is_none_or(|credential| credential.is_proved(side, body, proof))
-}
-
 fn refused_bytes(credential: Option<&Credential>, question: &[u8], refusal: &Refusal) -> Vec<u8> {
-    let text: String = refusal.text.chars().take(REASON_MAX / 4).collect();
-    let body = [&[u8::from(refusal.again)], text.as_bytes()].concat();
+    let body = encode(&Refusal {
+        again: refusal.again,
+        text: plain_text(&refusal.text),
+    });
     let proof = prove(credential, Side::Listener, &bound(question, &body));
     proved(Kind::Refused, &proof, &body)
 }
 
 fn refused(payload: &[u8]) -> CallError {
-    match split(payload) {
+    match read_proved(payload) {
         Ok((_, body)) => refusal_of(body),
         Err(error) => error.into(),
     }
 }
 
-/// The sender may not be authenticated: control characters are removed.
+/// The sender may not be authenticated.
 fn refusal_of(body: &[u8]) -> CallError {
-    let Some((&again, text)) = body.split_first() else {
-        return CallError::Passing("it is refused without a reason".to_owned());
-    };
-    let text = String::from_utf8_lossy(&text[..text.len().min(REASON_MAX)]);
-    let text: String = text.chars().filter(|c| !c.is_control()).collect();
-    match again {
-        0 => CallError::Final(ClusterError::Refused(text)),
-        _ => CallError::Passing(text),
+    match decode(body) {
+        Ok(Refusal { again: true, text }) => CallError::Passing(plain_text(&text)),
+        Ok(Refusal { text, .. }) => CallError::Final(ClusterError::Refused(plain_text(&text))),
+        Err(error) => error.into(),
     }
 }

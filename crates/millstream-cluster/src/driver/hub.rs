@@ -16,7 +16,9 @@ use super::outbox::Outbox;
 use super::reader::Reader;
 use super::settings::{Identity, Settings};
 use crate::error::ClusterError;
-use crate::protocol::{Connection, Coordinator, Ids, Message, Notice, Output, Participant, Start};
+use crate::protocol::{
+    Connection, Coordinator, Ids, Kind, Message, Notice, Output, Participant, Start,
+};
 
 /// How often a waiting thread checks whether it must stop.
 pub(super) const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -290,7 +292,11 @@ impl Hub {
     fn read_once(&self, reader: &mut Reader, connection: Connection) -> Result<(), LinkError> {
         reader.read()?;
         while let Some(frame) = reader.next()? {
-            let message = Message::decode(frame.kind, frame.payload)?;
+            if frame.kind != Kind::Message {
+                let what = format!("{:?} came after the handshake", frame.kind);
+                return Err(LinkError::protocol(what));
+            }
+            let message = Message::decode(frame.payload)?;
             self.change(|state, now_ms| match &mut state.machine {
                 Machine::Zero(machine) => machine.received(connection, message, now_ms),
                 Machine::Other(machine) => machine.received(connection, message, now_ms),

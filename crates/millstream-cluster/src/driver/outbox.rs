@@ -7,7 +7,7 @@ use std::time::Duration;
 use millstream_flow::cluster::HandledLoad;
 use millstream_link::{Deadline, Stream, frames};
 
-use crate::protocol::{Body, Message};
+use crate::protocol::{Body, Kind, Message};
 
 /// The messages of a control link that were not sent yet.
 #[derive(Default)]
@@ -136,10 +136,7 @@ impl Pending {
 }
 
 fn encode(message: &Message, out: &mut Vec<u8>) {
-    let (kind, payload) = message.encode();
-    let at = frames::begin(out, kind);
-    out.extend_from_slice(&payload);
-    frames::end(out, at);
+    out.extend(frames::frame(Kind::Message, &[&message.encode()]));
 }
 
 #[cfg(test)]

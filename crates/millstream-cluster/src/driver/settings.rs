@@ -9,10 +9,12 @@ use millstream_link::{
 };
 
 use crate::error::{CERTIFICATES, ClusterError, SECRET};
-use crate::protocol::Times;
+use crate::protocol::{Times, VERSION};
 
 /// The words of the cluster, and the labels of its proofs.
 pub(super) static PROTOCOL: Protocol = Protocol {
+    magic: b"MSPROCES",
+    version: VERSION,
     label: "cluster 1",
     listener: "listening process",
     caller: "calling process",

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use crate::batch::Kind;
 use crate::error::Cause;
+use crate::forward_source;
 use crate::framing::Frames;
 use crate::poller::Io;
-use crate::source::{Growing, Partition, Position, Resumable, Source, SourceSettings};
+use crate::source::{Partition, Position, Source, SourceSettings};
 
 /// A source with a largest number of items in a batch. See
 /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).
@@ -31,13 +32,9 @@ impl<S> Batched<S> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<B, S: Source<B>> Source<B> for Batched<S> {
-    fn describe(&self) -> String {
-        self.source.describe()
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions(workers)
-    }
+    forward_source!(this => this.source; describe partitions resumable growing);
     fn open(
         &self,
         partition: usize,
@@ -56,11 +53,5 @@ impl<B, S: Source<B>> Source<B> for Batched<S> {
             batch_size_max: Some(self.items.min(of_source)),
             ..settings
         }
-    }
-    fn resumable(&self) -> Option<&dyn Resumable> {
-        self.source.resumable()
-    }
-    fn growing(&self) -> Option<&dyn Growing> {
-        self.source.growing()
     }
 }

@@ -5,22 +5,19 @@
 //! and the policy decides what happens to it.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batch::Data;
 use crate::batch::Kind;
-use crate::cluster::Membership;
 use crate::control::Control;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::metrics::lag::Lag;
 use crate::policy::OnError;
 use crate::poller::Io;
-use crate::sink::{Forwarding, Output, Refused, Sink, Token, Transactional, Writer};
-use crate::source::{
-    Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
-};
+use crate::sink::{Sink, Writer};
+use crate::source::{Events, Next, Partition, Position, Source, SourceSettings};
+use crate::{forward_partition, forward_sink, forward_source, forward_writer};
 
 /// A source of items: a source of frames with a decoder. [`decode`] creates it.
 pub struct Decoded<S, F> {
@@ -68,6 +65,7 @@ impl<S: Clone, F> Clone for Decoded<S, F> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<S, F, T, E> Source<Vec<T>> for Decoded<S, F>
 where
     S: Source<Frames>,
@@ -75,12 +73,7 @@ where
     T: Data,
     E: Into<Cause>,
 {
-    fn describe(&self) -> String {
-        self.source.describe()
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions(workers)
-    }
+    forward_source!(this => this.source; describe partitions resumable growing);
     fn open(
         &self,
         partition: usize,
@@ -109,12 +102,6 @@ where
             ..self.source.settings()
         }
     }
-    fn resumable(&self) -> Option<&dyn Resumable> {
-        self.source.resumable()
-    }
-    fn growing(&self) -> Option<&dyn Growing> {
-        self.source.growing()
-    }
 }
 
 struct DecodedPartition<F> {
@@ -131,6 +118,7 @@ impl<F> DecodedPartition<F> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<F, T, E> Partition<Vec<T>> for DecodedPartition<F>
 where
     F: Fn(&[u8]) -> Result<T, E>,
@@ -151,15 +139,7 @@ where
         }
         Ok(next)
     }
-    fn next_awake(&self) -> Option<u64> {
-        self.inner.next_awake()
-    }
-    fn lag(&self) -> Option<Lag> {
-        self.inner.lag()
-    }
-    fn position(&self) -> Result<Position, Cause> {
-        self.inner.position()
-    }
+    forward_partition!(this => this.inner);
 }
 
 /// Decodes a frame as text.
@@ -226,6 +206,7 @@ pub fn display<T: Display>(item: &T, out: &mut Vec<u8>) {
     let _ = write!(out, "{item}");
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<S, F, T, R> Sink<Vec<T>> for Encoded<S, F>
 where
     S: Sink<Frames>,
@@ -233,9 +214,7 @@ where
     T: Data,
     R: Encoding,
 {
-    fn describe(&self) -> String {
-        self.sink.describe()
-    }
+    forward_sink!(this => this.sink);
     fn open(
         &self,
         worker: usize,
@@ -247,32 +226,11 @@ where
             frames: Frames::default(),
         }))
     }
-    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
-        self.sink.join(membership)
-    }
-    fn in_one_process(&self) -> bool {
-        self.sink.in_one_process()
-    }
-    fn output(&self, recovery: bool) -> Option<Output> {
-        self.sink.output(recovery)
-    }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<Vec<T>>>> {
         Some(Arc::new(Encoded {
             sink: frames,
             encode: Arc::clone(&self.encode),
         }))
-    }
-    fn transactional(&self) -> Option<&dyn Transactional> {
-        self.sink.transactional()
-    }
-    fn forwarding(&self) -> Option<&dyn Forwarding> {
-        self.sink.forwarding()
-    }
-    fn skip_refused(&self, keeps: bool) -> bool {
-        self.sink.skip_refused(keeps)
-    }
-    fn record_bytes_max(&self) -> Option<usize> {
-        self.sink.record_bytes_max()
     }
 }
 
@@ -282,6 +240,7 @@ struct EncodedWriter<F> {
     frames: Frames,
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<F, T, R> Writer<Vec<T>> for EncodedWriter<F>
 where
     F: Fn(&T, &mut Vec<u8>) -> R,
@@ -297,16 +256,5 @@ where
         }
         self.inner.write_batch(&mut self.frames)
     }
-    fn flush(&mut self) -> Result<(), Cause> {
-        self.inner.flush()
-    }
-    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        self.inner.prepare(epoch)
-    }
-    fn close(&mut self) -> Result<Option<Token>, Cause> {
-        self.inner.close()
-    }
-    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
-        self.inner.take_refused()
-    }
+    forward_writer!(this => this.inner);
 }

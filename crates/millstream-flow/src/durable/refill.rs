@@ -8,6 +8,7 @@ use crate::error::Cause;
 use crate::framing::Frames;
 use crate::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Source, SourceSettings};
+use crate::{forward_partition, forward_source};
 
 /// Makes batches again of the frames in which they were written.
 pub(super) struct Refill<B> {
@@ -25,12 +26,7 @@ impl<B> Refill<B> {
 }
 
 impl<B: Raw> Source<B> for Refill<B> {
-    fn describe(&self) -> String {
-        self.frames.describe()
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.frames.partitions(workers)
-    }
+    forward_source!(this => this.frames; describe partitions);
     fn open(
         &self,
         partition: usize,
@@ -55,6 +51,7 @@ struct Refilled {
     frames: Frames,
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<B: Raw> Partition<B> for Refilled {
     fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
         let next = self.inner.next_batch(&mut self.frames, events)?;
@@ -63,10 +60,5 @@ impl<B: Raw> Partition<B> for Refilled {
         }
         Ok(next)
     }
-    fn next_awake(&self) -> Option<u64> {
-        self.inner.next_awake()
-    }
-    fn position(&self) -> Result<Position, Cause> {
-        self.inner.position()
-    }
+    forward_partition!(this => this.inner);
 }

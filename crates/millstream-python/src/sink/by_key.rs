@@ -7,14 +7,15 @@ use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::files::{self, KeyedFrames, WriteByKey};
+use millstream_flow::forward_writer;
 use millstream_flow::framing::Framing;
-use millstream_flow::sink::{Sink, Token, Writer};
+use millstream_flow::sink::{Sink, Writer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::OpenWriter;
-use super::encode::{AppendItem, Encoder, Otherwise, append_all};
+use super::encode::{AppendItem, Encoder, Otherwise, Unlocked, append_all};
 use super::frame::append_frame;
 use crate::batch::PyBatch;
 use crate::gil::{locked, unlocked};
@@ -76,7 +77,7 @@ impl KeyedSink {
         let encode = self.encode.as_ref();
         Ok(Box::new(KeyedWriter {
             name: name.to_owned(),
-            inner: unlocked(|| self.sink.open(worker, control))?,
+            inner: Unlocked(Some(unlocked(|| self.sink.open(worker, control))?)),
             encode: encode.map(|encode| locked(|py| encode.clone_ref(py))),
             text: self.text,
             frames: KeyedFrames::default(),
@@ -88,7 +89,7 @@ impl KeyedSink {
 /// Such a sink with the encoder before it.
 struct KeyedWriter {
     name: String,
-    inner: Box<dyn Writer<KeyedFrames>>,
+    inner: Unlocked<KeyedFrames>,
     encode: Option<Py<PyAny>>,
     text: bool,
     frames: KeyedFrames,
@@ -121,21 +122,14 @@ impl AppendItem for KeyedWriter {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl Writer<PyBatch> for KeyedWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         self.frames.clear();
         append_all(self, batch)?;
-        unlocked(|| self.inner.write_batch(&mut self.frames))
+        self.inner.write_batch(&mut self.frames)
     }
-    fn flush(&mut self) -> Result<(), Cause> {
-        unlocked(|| self.inner.flush())
-    }
-    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        unlocked(|| self.inner.prepare(epoch))
-    }
-    fn close(&mut self) -> Result<Option<Token>, Cause> {
-        unlocked(|| self.inner.close())
-    }
+    forward_writer!(this => this.inner);
 }
 
 /// Returns an item as the pair that the sink takes.

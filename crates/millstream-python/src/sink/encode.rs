@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use millstream_flow::Failure;
 use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::sink::{Refused, Token, Writer};
+use millstream_flow::{Failure, forward_writer};
 use pyo3::prelude::*;
 
 use super::frame::{append_frame, end_of};
@@ -22,7 +22,7 @@ use crate::show::show;
 /// A byte sink with the encoder before it.
 pub(crate) struct EncodedWriter {
     pub(crate) name: String,
-    pub(crate) inner: Unlocked,
+    pub(crate) inner: Unlocked<Frames>,
     pub(crate) encoder: Encoder,
     pub(crate) frames: Frames,
     pub(crate) control: Arc<Control>,
@@ -146,33 +146,23 @@ fn retry(
     Ok(waiting.retry(py, outage, || writer.append(item))?)
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl Writer<PyBatch> for EncodedWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         self.frames.clear();
         append_all(self, batch)?;
         self.inner.write_batch(&mut self.frames)
     }
-    fn flush(&mut self) -> Result<(), Cause> {
-        self.inner.flush()
-    }
-    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        self.inner.prepare(epoch)
-    }
-    fn close(&mut self) -> Result<Option<Token>, Cause> {
-        self.inner.close()
-    }
-    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
-        self.inner.take_refused()
-    }
+    forward_writer!(this => this.inner);
 }
 
 /// A writer that works without the interpreter lock, until it is dropped.
-pub(crate) struct Unlocked(pub(super) Option<Box<dyn Writer<Frames>>>);
+pub(crate) struct Unlocked<B>(pub(super) Option<Box<dyn Writer<B>>>);
 
-impl Unlocked {
+impl<B> Unlocked<B> {
     fn call<T>(
         &mut self,
-        work: impl FnOnce(&mut dyn Writer<Frames>) -> Result<T, Cause>,
+        work: impl FnOnce(&mut dyn Writer<B>) -> Result<T, Cause>,
     ) -> Result<T, Cause> {
         match self.0.as_deref_mut() {
             Some(writer) => unlocked(|| work(writer)),
@@ -181,8 +171,9 @@ impl Unlocked {
     }
 }
 
-impl Writer<Frames> for Unlocked {
-    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+#[warn(clippy::missing_trait_methods)]
+impl<B> Writer<B> for Unlocked<B> {
+    fn write_batch(&mut self, batch: &mut B) -> Result<(), Cause> {
         self.call(|writer| writer.write_batch(batch))
     }
     fn flush(&mut self) -> Result<(), Cause> {
@@ -199,7 +190,7 @@ impl Writer<Frames> for Unlocked {
     }
 }
 
-impl Drop for Unlocked {
+impl<B> Drop for Unlocked<B> {
     fn drop(&mut self) {
         // Its threads may wait for the lock, and it waits for them.
         let writer = self.0.take();

@@ -11,10 +11,8 @@ use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::metrics::Lag;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{
-    Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
-};
-use millstream_flow::{Flow, Pipe, SourceExt, files, journals, tcp};
+use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::{Flow, Pipe, SourceExt, files, forward_source, journals, tcp};
 use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
@@ -180,13 +178,9 @@ fn add(
 /// A source that is read without the interpreter lock.
 pub(super) struct Unlocked<S>(pub(super) S);
 
+#[warn(clippy::missing_trait_methods)]
 impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.0.partitions(workers)
-    }
+    forward_source!(this => this.0; describe partitions settings resumable growing);
     fn open(
         &self,
         partition: usize,
@@ -203,15 +197,6 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     ) -> Option<Arc<dyn Source<B>>> {
         self.0.over(frames, kind)
     }
-    fn settings(&self) -> SourceSettings {
-        self.0.settings()
-    }
-    fn resumable(&self) -> Option<&dyn Resumable> {
-        self.0.resumable()
-    }
-    fn growing(&self) -> Option<&dyn Growing> {
-        self.0.growing()
-    }
 }
 
 /// A partition until it is closed.
@@ -224,6 +209,7 @@ impl<B> UnlockedPartition<B> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<B> Partition<B> for UnlockedPartition<B> {
     fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
         match &mut self.0 {

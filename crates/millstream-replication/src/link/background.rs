@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_journal::{Journal, chain};
+use millstream_link::LinkError;
 use tracing::error;
 
 use super::serve::{ServeOptions, serve_open};
@@ -55,14 +56,11 @@ impl Served {
         let (began, begun) = channel();
         let (options, stopped) = (options.clone(), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("millstream-replica".to_owned());
-        let failed = |source| ReplicationError::Connection {
-            verb: "cannot start to serve".to_owned(),
-            source,
-        };
+        let failed = |source| LinkError::connection("cannot start to serve", source);
         let thread = thread
             .spawn(move || serve_until(&options, &journals, &stopped, &began))
             .map_err(failed)?;
-        let ended = || failed(std::io::ErrorKind::Other.into());
+        let ended = || ReplicationError::from(failed(std::io::ErrorKind::Other.into()));
         let address = begun.recv().map_err(|_| ended())??;
         Ok(Served {
             address,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use millstream_journal::named::Named;
-use millstream_link::{CallerSide, Secret, Stream};
+use millstream_link::{CallerSide, LinkError, Secret, Stream};
 
 use super::error::ReplicationError;
 use super::handshake::Calling;
@@ -48,10 +48,7 @@ impl Connector {
     }
 
     pub fn connect(&self) -> Result<Stream, ReplicationError> {
-        let failed = |source| ReplicationError::Connection {
-            verb: format!("cannot connect to {self}"),
-            source,
-        };
+        let failed = |source| LinkError::connection(format!("cannot connect to {self}"), source);
         let addresses = (self.host.as_str(), self.port)
             .to_socket_addrs()
             .map_err(failed)?;
@@ -113,8 +110,9 @@ impl Connector {
         let mut incoming = Incoming::new(Arc::clone(&stream));
         let welcome = self.authenticate(&mut incoming, follow, stop);
         stream.close();
-        welcome?.ok_or(ReplicationError::Closed {
-            hint: ": it was stopped here",
+        welcome?.ok_or_else(|| {
+            let hint = ": it was stopped here";
+            LinkError::Closed { hint }.into()
         })
     }
 }

@@ -35,7 +35,9 @@ pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, numb
     stream.close();
     match outcome {
         Ok(()) => {}
-        Err(error @ ReplicationError::Closed { .. }) => info!("{peer}: {}", chain(&error)),
+        Err(error @ ReplicationError::Link(LinkError::Closed { .. })) => {
+            info!("{peer}: {}", chain(&error))
+        }
         Err(error) => warn!("{peer}: {}", chain(&error)),
     }
 }
@@ -64,8 +66,7 @@ fn converse(
     match follow.purpose {
         Purpose::Probe => return Ok(stream.write(&out)?),
         Purpose::Names => {
-            let named = leader.served.iter().filter(|served| !served.is_companion);
-            message::write_names(named.map(|served| served.name.as_str()), &mut out);
+            out.extend(names(leader));
             return Ok(stream.write(&out)?);
         }
         Purpose::Records | Purpose::Mirror => {}
@@ -109,6 +110,12 @@ fn converse(
         );
     }
     outcome
+}
+
+/// NAMES with the journals that the leader serves.
+fn names(leader: &Leader<'_>) -> Vec<u8> {
+    let named = leader.served.iter().filter(|served| !served.is_companion);
+    message::names_frame(named.map(|served| served.name.as_str()))
 }
 
 /// Authenticate each other; `None` when `stop` is raised first.
@@ -158,7 +165,9 @@ fn follow_until_end(session: &Session<'_>, incoming: Incoming) -> Result<(), Rep
         let received = receiving.join().unwrap_or(Ok(()));
         match (sent, received) {
             // When the connection breaks, both notice; what was read says more.
-            (Err(ReplicationError::Connection { .. }) | Ok(()), received) => received,
+            (Err(ReplicationError::Link(LinkError::Connection { .. })) | Ok(()), received) => {
+                received
+            }
             (sent, _) => sent,
         }
     })

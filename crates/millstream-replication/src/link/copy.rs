@@ -11,6 +11,7 @@ use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{
     CursorMode, Error, Host, Identity, Journal, Options, Retention, Sync, Writer,
 };
+use millstream_link::LinkError;
 
 use super::error::ReplicationError;
 use super::history::{newest, recent};
@@ -157,10 +158,8 @@ impl Copy {
                 // A reader of the copy has made it already, with a number of its own that the leader does not know.
                 Err(Error::Exists { .. }) => {
                     self.take(Journal::open(&self.dir, self.options())?)?;
-                    return Err(ReplicationError::Connection {
-                        verb: format!("{}: a reader has made the copy", self.dir.display()),
-                        source: ErrorKind::Interrupted.into(),
-                    });
+                    let verb = format!("{}: a reader has made the copy", self.dir.display());
+                    return Err(LinkError::connection(verb, ErrorKind::Interrupted.into()).into());
                 }
                 journal => self.take(journal?)?,
             }

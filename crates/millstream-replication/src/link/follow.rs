@@ -7,18 +7,17 @@ use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Sync, chain};
-use millstream_link::{FAREWELL, Secret, Stream};
+use millstream_link::{FAREWELL, LinkError, Secret, Stream, decode};
 use tracing::{info, warn};
 
 use super::FollowerTls;
 use super::connector::Connector;
 use super::copy::Copy;
 use super::error::{Reason, ReplicationError};
-use super::frames::Frame;
-use super::frames::Kind;
+use super::frames::{self, Frame, Kind};
 use super::handshake::expect;
 use super::incoming::Incoming;
-use super::message::{self, Follow, MEMBERS_MAX, Offer, Purpose, RECORDS_MAX, Records, Welcome};
+use super::message::{At, Follow, MEMBERS_MAX, Offer, Purpose, RECORDS_MAX, Records, Welcome};
 use super::mirror::{self, Mirror};
 use super::rejoin::RejoinOptions;
 use super::{DEAD_AFTER, STOP_CHECK};
@@ -135,7 +134,7 @@ pub fn follow(
             Ok(ConnectionEnd::Truncated) => continue,
             Ok(ConnectionEnd::LeaderStopped) if options.once => {
                 let hint = ": the leader has stopped";
-                return Err(ReplicationError::Closed { hint });
+                return Err(LinkError::Closed { hint }.into());
             }
             Ok(ConnectionEnd::LeaderStopped) => info!("the leader has stopped; waiting for it"),
             Err(error) if options.once || !error.may_pass() => return Err(error),
@@ -330,8 +329,7 @@ impl Follower<'_> {
         };
         let outcome = self.stream(&mut streaming);
         if outcome.is_ok() {
-            message::write_end(&mut streaming.out);
-            stream.write(&streaming.out)?;
+            stream.write(&frames::frame(Kind::End, &[]))?;
             await_close(streaming.incoming)?;
         }
         outcome
@@ -417,8 +415,8 @@ impl Follower<'_> {
         match frame.kind {
             Kind::Alive => return Ok(0),
             Kind::Pruned => {
-                let (index, first) = message::read_position(frame.payload)?;
-                self.member(index)?.pruned = Some(first);
+                let first: At = decode(frame.payload)?;
+                self.member(first.member)?.pruned = Some(first.next);
                 return Ok(0);
             }
             _ => {}
@@ -488,7 +486,11 @@ impl Follower<'_> {
             }
             let news = member.copy.acknowledge(now)?;
             if news.is_some() || (again && member.goal > 0) || (again && index == 0) {
-                message::write_ack(index, member.copy.acknowledged(), &mut with.out);
+                let acknowledged = At {
+                    member: index,
+                    next: member.copy.acknowledged(),
+                };
+                with.out.extend(acknowledged.frame(Kind::Ack));
             }
         }
         if !with.out.is_empty() {

@@ -2,7 +2,7 @@
 
 use millstream_link::FrameKind;
 
-pub(super) use millstream_link::frames::{begin, end};
+pub(super) use millstream_link::frames::{begin, end, frame};
 
 /// Cuts the bytes of a connection into frames.
 pub(super) type Frames = millstream_link::Frames<Kind>;

@@ -2,14 +2,13 @@
 //!
 //! Each step takes the message that was received and writes the bytes of the answer. Sockets, TLS, journals and clocks are elsewhere.
 
-use millstream_link::{Credential, Side};
+use millstream_link::{Credential, Greeting, Side, encode, is_proved, prove, proved, read_proved};
 
+use super::PROTOCOL;
 use super::error::{Reason, ReplicationError};
 use super::frames::Frame;
 use super::frames::Kind;
-use super::message::{
-    self, Follow, Hello, Proof, VERSION, Welcome, read_proved, read_refused, write_proved,
-};
+use super::message::{self, Follow, VERSION, Welcome, read_refused};
 
 /// A leader before the first message of a follower.
 pub(super) struct Listening<'a> {
@@ -37,21 +36,17 @@ impl Listening<'_> {
         frame: Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Challenging, ReplicationError> {
-        let hello = expect(frame, Kind::Hello).and_then(Hello::read);
-        let own = Hello {
-            version: VERSION,
-            secret: self.credential.is_some(),
-        };
-        if let (Ok(_), Some(text)) = (&hello, self.refusal) {
+        let hello = PROTOCOL.read_greeting(expect(frame, Kind::Hello)?)?;
+        let checked = check_version(hello);
+        if let (Ok(()), Some(text)) = (&checked, self.refusal) {
             return Err(refuse_secret(text, out));
         }
-        if matches!(hello, Ok(_) | Err(ReplicationError::Version { .. })) {
-            // A follower of another version learns ours, with TLS and without.
-            own.write(Kind::Challenge, out);
-        }
+        // A follower of another version learns ours, with TLS and without.
+        out.extend(PROTOCOL.greeting(Kind::Challenge, self.credential.is_some()));
+        checked?;
         Ok(Challenging {
             credential: self.credential,
-            follower_has_secret: hello?.secret,
+            follower_has_secret: hello.has_secret,
         })
     }
 }
@@ -88,9 +83,9 @@ impl Challenging {
 impl PendingRequest {
     /// Accept.
     pub fn welcome(&self, welcome: &Welcome, out: &mut Vec<u8>) {
-        let body = welcome.body();
+        let body = encode(welcome);
         let proof = prove(self.credential.as_ref(), Side::Listener, &body);
-        write_proved(Kind::Welcome, &proof, &body, out);
+        out.extend(proved(Kind::Welcome, &proof, &body));
     }
 }
 
@@ -112,7 +107,7 @@ pub(super) fn write_refused(
 ) {
     let body = message::refused_body(reason, text);
     let proof = prove(credential, Side::Listener, &body);
-    write_proved(Kind::Refused, &proof, &body, out);
+    out.extend(proved(Kind::Refused, &proof, &body));
 }
 
 /// A follower that has sent HELLO.
@@ -128,11 +123,7 @@ pub(super) struct Asking {
 impl Calling {
     /// Send HELLO.
     pub fn new(credential: Option<Credential>, out: &mut Vec<u8>) -> Self {
-        let hello = Hello {
-            version: VERSION,
-            secret: credential.is_some(),
-        };
-        hello.write(Kind::Hello, out);
+        out.extend(PROTOCOL.greeting(Kind::Hello, credential.is_some()));
         Calling { credential }
     }
 
@@ -144,13 +135,14 @@ impl Calling {
         out: &mut Vec<u8>,
     ) -> Result<Asking, ReplicationError> {
         let payload = authentic(frame, Kind::Challenge, self.credential.as_ref())?;
-        let challenge = Hello::read(payload)?;
-        if self.credential.is_some() && !challenge.secret {
+        let challenge = PROTOCOL.read_greeting(payload)?;
+        check_version(challenge)?;
+        if self.credential.is_some() && !challenge.has_secret {
             return Err(ReplicationError::LeaderSecret);
         }
-        let body = follow.body();
+        let body = encode(follow);
         let proof = prove(self.credential.as_ref(), Side::Caller, &body);
-        write_proved(Kind::Follow, &proof, &body, out);
+        out.extend(proved(Kind::Follow, &proof, &body));
         Ok(Asking {
             credential: self.credential,
         })
@@ -162,7 +154,7 @@ impl Asking {
     pub fn welcome(self, frame: Frame<'_>) -> Result<Welcome, ReplicationError> {
         let credential = self.credential.as_ref();
         let (proof, body) = read_proved(authentic(frame, Kind::Welcome, credential)?)?;
-        if is_proved(credential, body, proof) {
+        if is_proved(credential, Side::Listener, body, proof) {
             Welcome::read(body)
         } else {
             Err(ReplicationError::LeaderSecret)
@@ -170,13 +162,12 @@ impl Asking {
     }
 }
 
-fn prove(credential: Option<&Credential>, side: Side, body: &[u8]) -> Proof {
-    credential.map_or([0; 32], |credential| credential.prove(side, body))
-}
-
-/// Whether the leader has proved the secret, if there is one.
-fn is_proved(credential: Option<&Credential>, body: &[u8], proof: &Proof) -> bool {
-    credential.is_none_or(|credential| credential.is_proved(Side::Listener, body, proof))
+fn check_version(theirs: Greeting) -> Result<(), ReplicationError> {
+    let (theirs, ours) = (theirs.version, VERSION);
+    match theirs == ours {
+        true => Ok(()),
+        false => Err(ReplicationError::Version { theirs, ours }),
+    }
 }
 
 /// The payload of a message of this kind. Without a proof, a refusal says only that the secrets differ: an impostor could otherwise say
@@ -196,7 +187,7 @@ fn authentic<'a>(
                 ..
             }
         );
-        if !is_about_secret && !is_proved(credential, body, proof) {
+        if !is_about_secret && !is_proved(credential, Side::Listener, body, proof) {
             return Err(ReplicationError::LeaderSecret);
         }
         return Err(refused);

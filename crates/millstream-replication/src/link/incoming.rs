@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_link::{ReadOutcome, Stream};
+use millstream_link::{LinkError, ReadOutcome, Stream};
 
 use super::error::ReplicationError;
 use super::frames::{Frame, Frames};
@@ -40,13 +40,15 @@ impl Incoming {
                 Ok(())
             }
             ReadOutcome::Nothing => Ok(()),
-            ReadOutcome::Closed => Err(ReplicationError::Closed {
-                hint: if self.has_frame {
-                    ""
-                } else {
-                    " before it has sent anything: it may speak TLS only, or have as many followers as it may have"
-                },
-            }),
+            ReadOutcome::Closed => {
+                let hint = match self.has_frame {
+                    true => "",
+                    false => {
+                        " before it has sent anything: it may speak TLS only, or have as many followers as it may have"
+                    }
+                };
+                Err(LinkError::Closed { hint }.into())
+            }
         }
     }
 
@@ -54,7 +56,7 @@ impl Incoming {
     pub fn check_alive(&self, most: Duration) -> Result<(), ReplicationError> {
         let silent = Duration::from_nanos(monotonic_ns().saturating_sub(self.received_ns));
         if silent > most {
-            return Err(ReplicationError::Silent { waited: most });
+            return Err(LinkError::Silent { waited: most }.into());
         }
         Ok(())
     }
@@ -73,7 +75,7 @@ impl Incoming {
             let now = monotonic_ns();
             if now >= deadline_ns {
                 let waited = Duration::from_nanos(now - start);
-                return Err(ReplicationError::Silent { waited });
+                return Err(LinkError::Silent { waited }.into());
             }
             self.read()?;
         }

@@ -18,6 +18,7 @@ use super::history::{newest, recent};
 use super::leader::Leader;
 use super::message::{Follow, Member, Purpose};
 use super::served::Served;
+use super::session::no_thread;
 
 /// The pause before an old leader that did not answer is notified again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,10 +38,7 @@ pub(super) fn begin<'scope, 'env>(
         let thread = Builder::new().name("notifying".to_owned());
         let notifying =
             thread.spawn_scoped(scope, move || until_it_knows(leader, &connector, stop));
-        notifying.map_err(|source| ReplicationError::Connection {
-            verb: "cannot start a thread".to_owned(),
-            source,
-        })?;
+        notifying.map_err(no_thread)?;
     }
     Ok(())
 }

@@ -18,7 +18,8 @@ use millstream_journal::{Reader, Wait};
 use super::STOP_CHECK;
 use super::admit::check_leads;
 use super::error::ReplicationError;
-use super::message::{self, Batch};
+use super::frames::{self, Kind};
+use super::message::{At, Batch};
 use super::session::{Progress, Session, no_thread, refuse};
 use super::watch::Watch;
 
@@ -51,9 +52,8 @@ pub(super) fn run<'scope, 'env>(
         }
         Err(error) => Err(error),
         Ok(()) => {
-            let mut out = Vec::new();
-            message::write_end(&mut out);
-            Ok(session.stream.write(&out)?)
+            let end = frames::frame(Kind::End, &[]);
+            Ok(session.stream.write(&end)?)
         }
     }
 }
@@ -174,7 +174,11 @@ impl<'a> Sender<'a> {
         let mut out = Vec::new();
         for (index, (first, known)) in firsts.iter().zip(&mut self.firsts).enumerate() {
             if first > known {
-                message::write_pruned(index, *first, &mut out);
+                let pruned = At {
+                    member: index,
+                    next: *first,
+                };
+                out.extend(pruned.frame(Kind::Pruned));
                 *known = *first;
             }
         }
@@ -219,9 +223,8 @@ impl<'a> Sender<'a> {
         let silent = Duration::from_nanos(monotonic_ns() - self.sent_ns);
         let left = heartbeat.saturating_sub(silent);
         if left.is_zero() {
-            let mut out = Vec::new();
-            message::write_alive(&mut out);
-            self.session.stream.write(&out)?;
+            let alive = frames::frame(Kind::Alive, &[]);
+            self.session.stream.write(&alive)?;
             self.sent_ns = monotonic_ns();
         }
         let limit = left.min(STOP_CHECK);

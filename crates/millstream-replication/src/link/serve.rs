@@ -10,7 +10,7 @@ use std::time::Duration;
 use millstream_journal::Journal;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::named::Named;
-use millstream_link::{ListenerSide, Secret};
+use millstream_link::{LinkError, ListenerSide, Secret};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 
@@ -116,10 +116,8 @@ pub(crate) fn serve_open(
         connected: AtomicUsize::new(0),
         connected_max: options.followers_max,
     };
-    let failed = |source| ReplicationError::Connection {
-        verb: format!("cannot listen on {}", options.listen),
-        source,
-    };
+    let failed =
+        |source| LinkError::connection(format!("cannot listen on {}", options.listen), source);
     let listener = TcpListener::bind(options.listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     ready(listener.local_addr().map_err(failed)?);
@@ -145,7 +143,7 @@ pub(crate) fn serve_open(
                     number += 1;
                     connections.begin(scope, socket, peer, number);
                 }
-                Err(error) => break Err(failed(error)),
+                Err(error) => break Err(failed(error).into()),
             }
         };
         // Sessions look at it too.

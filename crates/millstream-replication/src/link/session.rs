@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use millstream_journal::chain;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Cursor, CursorMode, Error, FOLLOWER};
-use millstream_link::{Credential, FAREWELL, Stream};
+use millstream_link::{Credential, FAREWELL, LinkError, Stream, decode};
 use tracing::{debug, info, warn};
 
 use super::DEAD_AFTER;
@@ -17,7 +17,7 @@ use super::handshake::write_refused;
 use super::incoming::Incoming;
 use super::leader::Leader;
 use super::membership::Presence;
-use super::message::{self, Follow, Welcome};
+use super::message::{At, Follow, Welcome};
 use super::served::{OpenJournal, Served};
 use super::watch::Watch;
 
@@ -209,7 +209,7 @@ impl<'a> Session<'a> {
                 match frame.kind {
                     Kind::End if looks == 0 => return self.seek_admission(false),
                     Kind::End => return Ok(()),
-                    Kind::Ack => self.take(message::read_position(frame.payload)?)?,
+                    Kind::Ack => self.take(decode(frame.payload)?)?,
                     other => {
                         let what = format!("{other:?} came from a follower");
                         return Err(ReplicationError::protocol(what));
@@ -235,7 +235,7 @@ impl<'a> Session<'a> {
     }
 
     /// An acknowledgement.
-    fn take(&self, (member, next): (usize, u64)) -> Result<(), ReplicationError> {
+    fn take(&self, At { member, next }: At) -> Result<(), ReplicationError> {
         let member = self.members.get(member);
         let sent = member
             .and_then(|member| member.progress.as_ref())
@@ -251,8 +251,5 @@ impl<'a> Session<'a> {
 }
 
 pub(super) fn no_thread(source: std::io::Error) -> ReplicationError {
-    ReplicationError::Connection {
-        verb: "cannot start a thread".to_owned(),
-        source,
-    }
+    LinkError::connection("cannot start a thread", source).into()
 }

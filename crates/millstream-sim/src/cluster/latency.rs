@@ -169,9 +169,9 @@ impl Cluster {
     )]
     fn at_zero(&mut self, connection: u64, message: &Message) {
         self.messages += 1;
-        let (kind, payload) = message.encode();
+        let payload = message.encode();
         let since = Instant::now();
-        if let Ok(message) = Message::decode(kind, &payload) {
+        if let Ok(message) = Message::decode(&payload) {
             self.zero.received(connection, message, 0);
         }
         self.processor += since.elapsed();

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::rows::{Row, Rows};
-use crate::batch::Data;
+use crate::batch::{Data, Kind};
 use crate::error::{Cause, shorten};
-use crate::metrics::lag::Lag;
+use crate::framing::Frames;
 use crate::policy::OnError;
 use crate::poller::Io;
-use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
+use crate::source::{Events, Next, Partition, Position, Source, SourceSettings};
+use crate::{forward_partition, forward_source};
 
 /// A source of items: a source of rows with a decoder. [`ReadCsv::decode`](super::ReadCsv::decode) creates it.
 pub struct DecodedRows<S, F> {
@@ -40,6 +41,7 @@ impl<S, F> DecodedRows<S, F> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<S, F, T, E> Source<Vec<T>> for DecodedRows<S, F>
 where
     S: Source<Rows>,
@@ -47,12 +49,7 @@ where
     T: Data,
     E: Into<Cause>,
 {
-    fn describe(&self) -> String {
-        self.source.describe()
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.source.partitions(workers)
-    }
+    forward_source!(this => this.source; describe partitions resumable growing);
     fn open(
         &self,
         partition: usize,
@@ -71,8 +68,9 @@ where
             ..self.source.settings()
         }
     }
-    fn resumable(&self) -> Option<&dyn Resumable> {
-        self.source.resumable()
+    fn over(&self, _: Arc<dyn Source<Frames>>, _: Kind) -> Option<Arc<dyn Source<Vec<T>>>> {
+        // Rows are not made of frames.
+        None
     }
 }
 
@@ -82,6 +80,7 @@ struct DecodedPartition<F> {
     rows: Rows,
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<F, T, E> Partition<Vec<T>> for DecodedPartition<F>
 where
     F: Fn(Row<'_>) -> Result<T, E>,
@@ -110,13 +109,5 @@ where
         }
         Ok(next)
     }
-    fn next_awake(&self) -> Option<u64> {
-        self.inner.next_awake()
-    }
-    fn lag(&self) -> Option<Lag> {
-        self.inner.lag()
-    }
-    fn position(&self) -> Result<Position, Cause> {
-        self.inner.position()
-    }
+    forward_partition!(this => this.inner);
 }

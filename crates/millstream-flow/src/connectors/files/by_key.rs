@@ -22,6 +22,7 @@ use crate::mutex::lock;
 use crate::named::DROP_STATE;
 use crate::shared_log::{CurrentLog, Log, SharedLog};
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
+use crate::{forward_sink, forward_writer};
 
 /// The default for the number of open files.
 const MAX_OPEN: usize = 128;
@@ -577,6 +578,7 @@ where
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<S, K, F, T> Sink<Vec<T>> for ByKey<S, K, F>
 where
     S: Sink<KeyedFrames>,
@@ -584,9 +586,7 @@ where
     F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
     T: Data,
 {
-    fn describe(&self) -> String {
-        self.sink.describe()
-    }
+    forward_sink!(this => this.sink);
     fn open(
         &self,
         worker: usize,
@@ -599,17 +599,9 @@ where
             batch: KeyedFrames::default(),
         }))
     }
-    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
-        self.sink.join(membership)
-    }
-    fn in_one_process(&self) -> bool {
-        self.sink.in_one_process()
-    }
-    fn output(&self, recovery: bool) -> Option<Output> {
-        self.sink.output(recovery)
-    }
-    fn transactional(&self) -> Option<&dyn Transactional> {
-        self.sink.transactional()
+    fn over(&self, _: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<Vec<T>>>> {
+        // Frames have no keys.
+        None
     }
 }
 
@@ -620,6 +612,7 @@ struct ByKeyWriter<K, F> {
     batch: KeyedFrames,
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<K, F, T> Writer<Vec<T>> for ByKeyWriter<K, F>
 where
     K: Fn(&T) -> String,
@@ -640,13 +633,5 @@ where
         }
         self.inner.write_batch(&mut self.batch)
     }
-    fn flush(&mut self) -> Result<(), Cause> {
-        self.inner.flush()
-    }
-    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        self.inner.prepare(epoch)
-    }
-    fn close(&mut self) -> Result<Option<Token>, Cause> {
-        self.inner.close()
-    }
+    forward_writer!(this => this.inner);
 }

@@ -165,11 +165,7 @@ fn the_wrong_secret_and_none_are_refused_on_either_side() {
 #[test]
 fn a_follower_of_another_version_learns_the_version_of_the_leader() {
     let journals = journals();
-    let mut hello = Vec::new();
-    let at = frames::begin(&mut hello, Kind::Hello);
-    hello.extend_from_slice(b"MSFOLLOW\x02\0\0\0\x01\0\0\0");
-    hello.extend_from_slice(&[7; 32]);
-    frames::end(&mut hello, at);
+    let hello = frames::frame(Kind::Hello, &[b"MSFOLLOW\x02\0\0\0\x01", &[7; 35]]);
     for leader in [None, secret("a secret of both sides")] {
         let answer = with_leader(&journals, leader, |address| {
             let mut socket = TcpStream::connect(address).unwrap();

@@ -1,7 +1,7 @@
 //! The protocol without sockets: complete conversations, split at every byte, and messages that break its rules.
 
 use millstream_journal::Term;
-use millstream_link::{Credential, Secret};
+use millstream_link::{Credential, LinkError, Secret, encode, proved, read_proved};
 
 use super::super::error::{Reason, ReplicationError};
 use super::super::frames::Kind;
@@ -10,7 +10,8 @@ use super::super::handshake::{
     Asking, Calling, Challenging, Listening, PendingRequest, write_refused,
 };
 use super::super::message::{
-    self, Batch, Follow, Hello, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
+    self, At, Batch, Follow, MEMBERS_MAX, Member, NAME_MAX, Offer, Purpose, Records, TERMS_MAX,
+    Welcome,
 };
 
 /// The secret on one TLS connection.
@@ -30,7 +31,7 @@ fn on_connection(text: &str, binding: u8) -> Option<Credential> {
 fn follow() -> Follow {
     Follow {
         follower: "backup.1".to_owned(),
-        purpose: message::Purpose::Records,
+        purpose: Purpose::Records,
         members: vec![member("orders"), member("fills")],
     }
 }
@@ -162,7 +163,7 @@ fn who_does_not_know_the_secret_is_refused_on_both_sides() {
         assert!(refused.is_err());
         let (kind, payload) = only(&down, 0);
         assert_eq!(kind, Kind::Refused);
-        let (_, body) = message::read_proved(&payload).unwrap();
+        let (_, body) = read_proved(&payload).unwrap();
         let ReplicationError::Refused { reason, text } = message::read_refused(body) else {
             panic!("no refusal")
         };
@@ -175,8 +176,7 @@ fn who_does_not_know_the_secret_is_refused_on_both_sides() {
     ));
     // One that says it has one, and does not know it, is found out by its welcome.
     let (_, asking) = authenticate(right(), right(), 0).unwrap();
-    let mut down = Vec::new();
-    message::write_proved(Kind::Welcome, &[0; 32], &welcome().body(), &mut down);
+    let down = proved(Kind::Welcome, &[0; 32], &encode(&welcome()));
     assert!(matches!(
         asking.welcome(frame(&only(&down, 0))),
         Err(ReplicationError::LeaderSecret)
@@ -198,47 +198,133 @@ fn a_request_that_was_changed_on_the_way_is_refused() {
 }
 
 #[test]
-fn messages_that_are_too_short_or_too_long_are_errors() {
-    let (body, welcome) = (follow().body(), welcome().body());
-    let mut hello = Vec::new();
-    let own = Hello {
-        version: VERSION,
-        secret: true,
+fn the_bytes_are_those_of_the_document() {
+    let term = [&b"\x93\x02\x14\xcf\x20"[..], &[0; 7]].concat();
+    let lineage = [&b"\xc4\x10\0\0\0\x10"[..], &[0; 11], &[7]].concat();
+    let asked = Follow {
+        members: vec![Member {
+            terms: vec![self::term(2)],
+            ..member("orders")
+        }],
+        ..follow()
     };
-    own.write(Kind::Hello, &mut hello);
-    let (_, hello) = only(&hello, 0);
-    assert_eq!(Hello::read(&hello).unwrap(), own);
-    for length in 0..hello.len() {
-        assert!(Hello::read(&hello[..length]).is_err(), "{length}");
-    }
+    let next = b"\xcd\x03\xe8";
+    let expected = [
+        b"\x93\xa8backup.1\xa7Records\x91\x96\xa6orders",
+        &lineage[..],
+        b"\x63",
+        next,
+        b"\xcd\x01\xc8\x91",
+        &term,
+    ];
+    assert_eq!(encode(&asked), expected.concat());
+    let expected = [
+        b"\x92\xcd\x03\xe8\x92\xc0\x95",
+        &lineage[..],
+        b"\xce\x04\0\0\0",
+        next,
+        b"\xcd\x07\xd0\x91",
+        &term,
+    ];
+    assert_eq!(encode(&welcome()), expected.concat());
+    let at = At {
+        member: 1,
+        next: 1_000,
+    };
+    let pruned = only(&at.frame(Kind::Pruned), 0);
+    assert_eq!(pruned, (Kind::Pruned, [b"\x92\x01", &next[..]].concat()));
+    let names = only(&message::names_frame(["a", "b"].into_iter()), 0);
+    assert_eq!(names, (Kind::Names, b"\x92\xa1a\xa1b".to_vec()));
+    assert_eq!(
+        message::refused_body(Reason::InUse, "why"),
+        b"\x92\xa5InUse\xa3why"
+    );
+}
+
+#[test]
+fn messages_that_are_too_short_or_too_long_are_errors() {
+    let (body, welcome) = (encode(&follow()), encode(&welcome()));
     for length in 0..body.len() {
         assert!(Follow::read(&body[..length]).is_err(), "{length}");
     }
     for length in 0..welcome.len() {
         assert!(Welcome::read(&welcome[..length]).is_err(), "{length}");
     }
-    for whole in [&hello, &body, &welcome] {
+    for whole in [&body, &welcome] {
         let longer = [&whole[..], &[0]].concat();
-        assert!(Hello::read(&longer).is_err());
         assert!(Follow::read(&longer).is_err());
         assert!(Welcome::read(&longer).is_err());
     }
-    assert!(message::read_position(&[0; 11]).is_err() && message::read_position(&[0; 13]).is_err());
-    let long = Follow {
-        members: vec![member(&"x".repeat(NAME_MAX + 1))],
+}
+
+#[test]
+fn damaged_bytes_are_an_error_or_another_message() {
+    let (body, answer) = (encode(&follow()), encode(&welcome()));
+    let damaged = |whole: &[u8], bit: usize| {
+        let mut bytes = whole.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    };
+    for bit in 0..body.len() * 8 {
+        let read = Follow::read(&damaged(&body, bit));
+        assert_ne!(read.ok(), Some(follow()), "bit {bit}");
+    }
+    for bit in 0..answer.len() * 8 {
+        let read = Welcome::read(&damaged(&answer, bit));
+        assert_ne!(read.ok(), Some(welcome()), "bit {bit}");
+    }
+}
+
+#[test]
+fn messages_over_their_limits_are_errors() {
+    let read = |follow: Follow| Follow::read(&encode(&follow)).is_ok();
+    let of_members = |count| Follow {
+        members: vec![member("orders"); count],
         ..follow()
     };
-    assert!(Follow::read(&long.body()).is_err());
+    let of_terms = |count| vec![term(1); count];
+    let named = |bytes| Follow {
+        members: vec![member(&"x".repeat(bytes))],
+        ..follow()
+    };
+    let from = |bytes| Follow {
+        follower: "x".repeat(bytes),
+        ..follow()
+    };
+    let with_terms = |count| Follow {
+        members: vec![Member {
+            terms: of_terms(count),
+            ..member("orders")
+        }],
+        ..follow()
+    };
+    for (within, beyond) in [
+        (of_members(MEMBERS_MAX), of_members(MEMBERS_MAX + 1)),
+        (named(NAME_MAX), named(NAME_MAX + 1)),
+        (from(NAME_MAX), from(NAME_MAX + 1)),
+        (with_terms(TERMS_MAX), with_terms(TERMS_MAX + 1)),
+    ] {
+        assert!(read(within) && !read(beyond));
+    }
+    // Names are asked for without members, all else with some.
+    let names = |count| Follow {
+        purpose: Purpose::Names,
+        ..of_members(count)
+    };
+    assert!(read(names(0)) && !read(names(1)) && !read(of_members(0)));
+    let answer = |count| {
+        let mut answer = welcome();
+        answer.members[1].as_mut().unwrap().terms = of_terms(count);
+        Welcome::read(&encode(&answer)).is_ok()
+    };
+    assert!(answer(TERMS_MAX) && !answer(TERMS_MAX + 1));
+    assert!(message::read_names(&encode(&["x".repeat(NAME_MAX)])).is_ok());
+    assert!(message::read_names(&encode(&["x".repeat(NAME_MAX + 1)])).is_err());
 }
 
 #[test]
 fn another_version_is_named_by_both() {
-    let mut up = Vec::new();
-    let newer = Hello {
-        version: VERSION + 1,
-        secret: false,
-    };
-    newer.write(Kind::Hello, &mut up);
+    let up = frames::frame(Kind::Hello, &[b"MSFOLLOW\x02\0\0\0\0"]);
     let mut down = Vec::new();
     let outcome = listening(None).hello(frame(&only(&up, 0)), &mut down);
     assert!(matches!(
@@ -253,11 +339,7 @@ fn another_version_is_named_by_both() {
     // The follower learns the leader's version all the same.
     assert_eq!(only(&down, 0).0, Kind::Challenge);
     // Without TLS as well, and whatever follows the version.
-    let mut up = Vec::new();
-    let at = frames::begin(&mut up, Kind::Hello);
-    up.extend_from_slice(b"MSFOLLOW\x02\0\0\0");
-    up.extend_from_slice(&[0; 36]);
-    frames::end(&mut up, at);
+    let up = frames::frame(Kind::Hello, &[b"MSFOLLOW\x02\0\0\0", &[0; 36]]);
     let mut down = Vec::new();
     let without_tls = Listening {
         credential: None,
@@ -326,9 +408,8 @@ fn a_refusal_that_the_leader_has_not_proved_says_nothing() {
 
 #[test]
 fn what_is_said_out_of_turn_is_an_error_that_names_it() {
-    let mut bytes = Vec::new();
-    message::write_ack(1, 7, &mut bytes);
-    let ack = only(&bytes, 0);
+    let at = At { member: 1, next: 7 };
+    let ack = only(&at.frame(Kind::Ack), 0);
     let error = listening(None).hello(frame(&ack), &mut Vec::new());
     let error = error.err().unwrap().to_string();
     assert!(
@@ -390,16 +471,19 @@ fn a_refusal_cannot_write_to_the_terminal_what_it_likes() {
         &mut bytes,
     );
     let (_, payload) = only(&bytes, 0);
-    let (_, body) = message::read_proved(&payload).unwrap();
+    let (_, body) = read_proved(&payload).unwrap();
     let ReplicationError::Refused { reason, text } = message::read_refused(body) else {
         panic!("no refusal")
     };
     assert_eq!(reason, Reason::Pruned);
     assert_eq!(text, "gone[2Jmillstream: all is well");
-    // A reason of a later version may pass; nothing at all is no refusal.
-    assert!(message::read_refused(&[200, b'x']).may_pass());
-    assert!(matches!(
-        message::read_refused(&[]),
-        ReplicationError::Protocol { .. }
-    ));
+    // A reason of a later version is no refusal, and may pass; neither is nothing at all.
+    for bytes in [&encode(&("Later", "x"))[..], &[]] {
+        let error = message::read_refused(bytes);
+        assert!(error.may_pass());
+        assert!(matches!(
+            error,
+            ReplicationError::Link(LinkError::Protocol { .. })
+        ));
+    }
 }

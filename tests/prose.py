@@ -26,6 +26,7 @@ CHECKED = [
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "benchmarks",
     "crates",
     "docs",
     "examples",

@@ -75,7 +75,7 @@ def functions_are_short(path: str, text: str) -> Iterator[str]:
 
 
 def modules_say_what_they_are(path: str, text: str) -> Iterator[str]:
-    if re.fullmatch(r"crates/[^/]+/src/.*\.rs", path) and not text.startswith("//!"):
+    if re.fullmatch(r"(crates/[^/]+|benchmarks)/src/.*\.rs", path) and not text.startswith("//!"):
         yield f"{path}:1: opens without //!"
     if re.fullmatch(r"python/.*\.py", path) and not ast.get_docstring(ast.parse(text)):
         yield f"{path}:1: opens without a docstring"
@@ -215,7 +215,9 @@ def test_outside_git_the_tree_is_walked(tmp_path: Path) -> None:
 
 
 # Modules that know each other in a circle can be neither read nor tested one by one.
-TREES = sorted([*(ROOT / "crates").glob("*/src"), ROOT / "python" / "millstream"])
+TREES = sorted(
+    [*(ROOT / "crates").glob("*/src"), ROOT / "benchmarks" / "src", ROOT / "python" / "millstream"]
+)
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.parent.name)

@@ -1,5 +1,5 @@
-"""``python -m millstream`` and the command ``millstream``: ``run``, ``diff`` and ``service`` are Python,
-all else is the native program."""
+"""``python -m millstream`` and the command ``millstream``: ``run``, ``diff``, ``service`` and ``demo`` are
+Python, all else is the native program."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ def verb(arguments: list[str]) -> int:
         from ._service.command import service
 
         return service(arguments[1:])
+    if arguments[:1] == ["demo"]:
+        from ._demo.command import demo
+
+        return demo(arguments[1:])
     return native(arguments)
 
 

@@ -17,18 +17,12 @@ mod demo;
 mod diff;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod failure;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod figures;
 mod generate;
 mod journal;
 mod log;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod market_spread;
 mod moment;
 mod outcome;
 mod page;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod program;
 mod progress;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod python;
@@ -65,7 +59,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Market Spread, from generated data to a report.
+    /// Market Spread as a flow in Python, from generated data to a report.
     Demo(demo::Args),
     /// Run a benchmark of the separate program millstream-bench.
     Bench(bench::Args),
@@ -98,7 +92,7 @@ enum Verb {
 impl Verb {
     fn run(self, show: ShowState) -> (&'static str, Result<(), Failure>) {
         match self {
-            Self::Demo(args) => ("demo", demo::run(&args)),
+            Self::Demo(args) => ("demo", Err(demo::run(&args))),
             Self::Bench(args) => ("bench", Err(bench::run(&args))),
             Self::Run(args) => ("run", Err(run::run(&args))),
             Self::Top(args) => ("top", top::run(&args)),

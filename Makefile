@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # What builds the package is there; and all of requirements-dev.txt.
 BUILDER := $(VENV)/.builder
 READY   := $(VENV)/.ready
-PYSRC  := $(wildcard python tests examples crates/millstream-bench/python)
+PYSRC  := $(wildcard python tests examples benchmarks/python)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Where random runs begin, and for how long they go on.
@@ -22,18 +22,18 @@ unexport CONDA_PREFIX
 export PATH := $(PATH):/usr/sbin:/sbin
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-UNPUBLISHED := millstream-bench millstream-python millstream-sim
+UNPUBLISHED := millstream-python millstream-sim
 .DEFAULT_GOAL := help
 .PHONY: help build program package demo setup machine tested check test rust lint code interfaces described api soak variations \
-	kills worlds models versions fuzz packets pythons tests-of-api miri bench wheel crates docs clean
+	kills worlds models versions fuzz packets rigs pythons tests-of-api miri bench wheel crates docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: program package  ## build the Rust program and the Python package
 
-# The whole workspace is selected, so that program, package, wheel and benchmarks have the same features of each crate, which is then
-# compiled once for all of them.
+# The whole workspace is selected, so that program, package and wheel have the same features of each crate, which is then compiled once
+# for all of them.
 RELEASE := cargo build --release --workspace --exclude millstream-sim
 program:
 	$(RELEASE) --bin millstream
@@ -41,7 +41,7 @@ program:
 package: $(BUILDER)
 	$(BIN)/maturin develop --release
 
-# The Python package has the whole program in it: the engine is compiled once.
+# What a wheel has in it, and no more.
 demo: package  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
@@ -56,7 +56,7 @@ machine:
 # that cargo compiles each crate once, and Clippy is the compiler that does it. The package in .venv is then that of the tests; `make
 # package` puts the release back.
 ALL := $(shell cat tests/built_together.txt)
-WITH_CLIPPY := code described interfaces api rust tested test tests-of-api variations kills worlds models versions packets
+WITH_CLIPPY := code described interfaces api rust tested test tests-of-api variations kills worlds models versions packets rigs
 $(WITH_CLIPPY): export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 $(WITH_CLIPPY): export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 NEXTEST := $(BIN)/cargo-nextest nextest run
@@ -88,10 +88,11 @@ lint: $(READY) code interfaces  ## check format, lints, types, and the documenta
 code:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path benchmarks/Cargo.toml --check
 	.ci/phase "compile, with clippy" cargo build $(ALL) --all-targets
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
-	.ci/phase "mypy" $(BIN)/mypy --strict python/millstream crates/millstream-bench/python/millstream_bench
+	.ci/phase "mypy" $(BIN)/mypy --strict python/millstream benchmarks/python/millstream_bench
 
 interfaces: described
 	cargo build --quiet $(ALL) --example public_api
@@ -108,7 +109,7 @@ api: $(READY) described  ## renew the snapshots of the public API, crates/*/api.
 	$(TARGET)/debug/examples/public_api $(TARGET)/doc --write
 
 # Hours. What finds something prints the seed that repeats it. Each part can be run alone.
-soak: variations kills worlds models versions fuzz packets pythons  ## run for hours: kills, simulated worlds, random flows, upgrades, fuzzing
+soak: variations kills worlds models versions fuzz packets rigs pythons  ## run for hours: kills, simulated worlds, random flows, upgrades, fuzzing
 
 variations: setup tested  ## the cases of tests that `make test` leaves out
 	$(PYTEST) -m soak tests
@@ -144,6 +145,10 @@ packets: setup tested
 	MILLSTREAM_PACKETS=bytes $(NEXTEST) $(ALL) -E 'package(millstream-flow) & kind(test)'
 	MILLSTREAM_PACKETS=bytes $(PYTEST) $(FLOWS)
 
+# The benchmarks, which nothing of the above compiles: each runs for a moment.
+rigs: setup tested
+	$(NEXTEST) $(RIGS)
+
 # tests/api under each other Python of this machine, with a .venv of its own.
 pythons:
 	for one in 3.10 3.11 3.12 3.13 3.14; do \
@@ -152,9 +157,11 @@ pythons:
 tests-of-api: $(READY) tested
 	$(PYTEST) tests/api
 
+# A workspace of its own, with the same directory for what is compiled.
+RIGS  := --manifest-path benchmarks/Cargo.toml --target-dir $(TARGET)
 BENCH := MILLSTREAM_PYTHON=$(PYO3_PYTHON) $(TARGET)/release/millstream-bench
 bench: $(READY) package  ## measure this machine
-	$(RELEASE) --bin millstream-bench
+	cargo build --release $(RIGS)
 	$(BENCH) market-spread
 	$(BENCH) journal
 	$(BENCH) flow --python

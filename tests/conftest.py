@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import servers
-from cargo_build import BUILD, FOLDER
+from cargo_build import BUILD, FOLDER, TARGET
 from documents import ROOT
 from shared import Shared
 
@@ -61,9 +61,15 @@ def millstream_bin(programs: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def millstream_bench(programs: Path) -> Path:
-    """Path of the benchmarks."""
-    return programs / "millstream-bench"
+def millstream_bench(shared: Shared) -> Path:
+    """Path of the benchmarks, a workspace of their own, which only soak tests compile."""
+
+    def build(_: Path) -> Path:
+        workspace = ["--manifest-path", "benchmarks/Cargo.toml", "--target-dir", str(TARGET)]
+        subprocess.run(["cargo", "build", "--quiet", *workspace], cwd=ROOT, check=True)
+        return FOLDER
+
+    return shared.once("benchmarks", build) / "millstream-bench"
 
 
 @pytest.fixture(scope="session")

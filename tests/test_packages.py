@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from packages import ROOT, published
 
-UNPUBLISHED = {"millstream-bench", "millstream-python", "millstream-sim"}
+UNPUBLISHED = {"millstream-python", "millstream-sim"}
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,9 @@
 //! With `STATE=DIR` it resumes after a crash: what was read is in the state directory before it is processed, and results are
 //! appended to the journal `RESULTS_JOURNAL`, each once.
 
+mod market;
+mod messages;
+
 use std::env;
 use std::error::Error;
 use std::time::Duration;
@@ -18,8 +21,9 @@ use millstream::flow::durable::Retain;
 use millstream::flow::source::Source;
 use millstream::flow::tcp::TcpSource;
 use millstream::flow::{Flow, Frames, OnError, Options, Recovery, codec, journals, tcp};
-use millstream_cli::market_spread::flow::{Event, Market};
-use millstream_cli::market_spread::messages::{Order, OrderResult, Quote};
+
+use self::market::{Event, Market};
+use self::messages::{Order, OrderResult, Quote};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let setting = |name: &str, default: &str| env::var(name).unwrap_or_else(|_| default.to_owned());
@@ -53,13 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rejected = quotes.merge(&[orders]).stateful(
         "spread",
         |_symbol| Market::default(),
-        |market, _symbol, event| match event {
-            Event::Quote(quote) => {
-                market.quote(&quote);
-                None
-            }
-            Event::Order(order) => market.order(&order),
-        },
+        |market, _symbol, event| market.handle(event),
     );
     let encode = |result: &OrderResult, out: &mut Vec<u8>| out.extend_from_slice(&result.encode());
     match env::var("RESULTS_JOURNAL") {

@@ -10,6 +10,7 @@ __all__ = ["main"]
 
 VERBS = {
     "run": ("_run.command", "run_file"),
+    "demo": ("_demo.command", "demo"),
     "diff": ("_run.diff_command", "diff_files"),
     "new": ("_new.command", "new_folder"),
     "service": ("_service.command", "service"),

@@ -1,8 +1,8 @@
-"""Market Spread: messages and state of the reference application (``millstream_cli::market_spread`` in Rust).
+"""Market Spread: messages and state of the reference application.
 
 A quote is remembered. An order is rejected when bid and offer of its symbol are 5 cents or 5 percent apart,
-or when the symbol was never quoted. ``examples/market_spread`` makes a flow of it, and ``millstream-bench
-market-spread --python`` measures it.
+or when the symbol was never quoted. ``examples/market_spread`` makes a flow of it, in Python and in Rust, and
+``millstream demo`` runs and measures it.
 
 >>> market = Market()
 >>> order = Order.pack(1, 300, b"order1", b" IBM", 10.0, 99.5, b"20260101-10:00:00.000")

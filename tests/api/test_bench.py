@@ -1,4 +1,7 @@
-"""The benchmarks of Python flows at a small size: every figure is present and a number."""
+"""The benchmarks of Python flows at a small size: every figure is present and a number.
+
+Those that run in ``millstream-bench``, which has to be compiled, are for ``make soak``.
+"""
 
 import json
 import os
@@ -9,6 +12,7 @@ from typing import Any
 
 import millstream
 import pytest
+from documents import ROOT
 from millstream import _millstream
 from millstream_bench import adapter, flow as bench, http_post, recovery, wake
 
@@ -95,6 +99,7 @@ def test_an_unknown_argument_is_a_usage_error(capsys: Any) -> None:
     assert "unknown argument --fast" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_typed_calls_in_python_are_measured_from_process_to_process(
     millstream_bench: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +112,7 @@ def test_typed_calls_in_python_are_measured_from_process_to_process(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.soak
 def test_market_spread_in_python_is_measured(millstream_bench: Path) -> None:
     command = [str(millstream_bench), "market-spread", "--python", "--json"]
     report = measured([*command, "--seconds", "1", "--rate", "20000"])["median"]
@@ -114,6 +120,7 @@ def test_market_spread_in_python_is_measured(millstream_bench: Path) -> None:
     assert report["counts"]["wrong_results"] == []
 
 
+@pytest.mark.soak
 def test_an_http_source_in_python_is_measured(millstream_bench: Path, tmp_path: Path) -> None:
     command = [str(millstream_bench), "http", "--python", "--json", "--dir", str(tmp_path)]
     median = measured([*command, "--runs", "1", "--seconds", "0.2", "--lines", "2"])["median"]
@@ -121,25 +128,35 @@ def test_an_http_source_in_python_is_measured(millstream_bench: Path, tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.soak
 def test_flows_in_python_are_measured_by_the_program(millstream_bench: Path) -> None:
     command = [str(millstream_bench), "flow", "--python", "--only", "wake", "--json"]
     assert [row["what"] for row in measured(command)["wake"]] == ["io.wake()", "io.register(socket)"]
 
 
-def test_the_package_starts_the_benchmarks_beside_its_interpreter_or_on_the_path(
-    millstream_bench: Path, tmp_path: Path
-) -> None:
+@pytest.mark.soak
+def test_a_part_of_python_needs_the_option(millstream_bench: Path) -> None:
+    command = [str(millstream_bench), "flow", "--only", "wake"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "millstream-bench flow: --only wake needs --python\n")
+
+
+def test_the_package_starts_the_benchmarks_beside_its_interpreter_or_on_the_path(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "millstream", "bench", "flow", "--only", "wake"]
-    path = {"PATH": str(millstream_bench.parent)}
+    program = tmp_path / "bin" / "millstream-bench"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$@"\nexit 2\n')
+    program.chmod(0o755)
+    path = {"PATH": f"{program.parent}:/bin"}
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | path)
-    assert (found.returncode, found.stderr) == (2, "millstream-bench flow: --only wake needs --python\n")
+    assert (found.returncode, found.stdout) == (2, "flow --only wake\n")
     missing = subprocess.run(
         command, capture_output=True, text=True, timeout=60, env=os.environ | {"PATH": str(tmp_path)}
     )
     assert missing.returncode == 2
     (line,) = missing.stderr.splitlines()
     assert line.startswith("millstream bench: cannot start millstream-bench (No such file")
-    assert "cargo build --release -p millstream-bench" in line
+    assert "cargo build --release --manifest-path benchmarks/Cargo.toml" in line
 
 
 def measured(command: list[str]) -> Any:
@@ -154,12 +171,13 @@ def measured(command: list[str]) -> Any:
 OF_BENCHMARKS = [b"OrdersOnChronicle", b"redis-server", b"CLIENT01", b"io.register(socket)"]
 
 
-def test_the_package_has_no_benchmark_in_it(millstream_bench: Path) -> None:
+def test_the_package_has_no_benchmark_in_it() -> None:
     package = Path(millstream.__file__).parent
     names = [path.name for path in package.rglob("*") if "__pycache__" not in path.parts]
     assert "__init__.py" in names and not [name for name in names if "bench" in name]
     native = Path(_millstream.__file__).read_bytes()
     assert [text for text in OF_BENCHMARKS if text in native] == []
     # The texts are there where benchmarks are.
-    programs = millstream_bench.read_bytes() + Path(wake.__file__).read_bytes()
-    assert [text for text in OF_BENCHMARKS if text not in programs] == []
+    sources = [path for path in (ROOT / "benchmarks").rglob("*") if path.suffix in (".rs", ".py")]
+    texts = b"".join(path.read_bytes() for path in sources)
+    assert [text for text in OF_BENCHMARKS if text not in texts] == []

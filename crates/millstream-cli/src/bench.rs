@@ -13,7 +13,7 @@ const NAME: &str = "millstream-bench";
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "The benchmarks are in a program of their own, millstream-bench, which is looked for beside this program and then on \
-                  the PATH. Build it in a checkout with: cargo build --release -p millstream-bench\n\n\
+                  the PATH. Build it in a checkout with: cargo build --release --manifest-path benchmarks/Cargo.toml\n\n\
                   Example:\n  millstream bench journal --only speed --runs 3"
 )]
 pub(super) struct Args {
@@ -41,8 +41,8 @@ pub(super) fn run(args: &Args) -> Failure {
         .args(&args.rest)
         .exec();
     Failure::usage(format!(
-        "cannot start {NAME} ({error}): build it in a checkout with `cargo build --release -p {NAME}` and put it beside \
-         this program or on the PATH"
+        "cannot start {NAME} ({error}): build it in a checkout with `cargo build --release --manifest-path \
+         benchmarks/Cargo.toml` and put it beside this program or on the PATH"
     ))
 }
 

@@ -11,15 +11,17 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod market_spread;
+
 use std::io::{self, Write};
 
 use clap::ValueEnum;
 use millstream_flow::framing::{Framing, encode};
+use millstream_journal::random::Random;
 
-use crate::market_spread::generate::{
+use self::market_spread::{
     RUNNING_MESSAGES, SYMBOLS, initial_quotes, running_orders, running_quotes,
 };
-use millstream_journal::random::Random;
 
 /// What to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,21 +76,9 @@ impl Kind {
         let mut random = Random::new(seed);
         let take = usize::try_from(count).unwrap_or(usize::MAX);
         match self {
-            Self::MarketSpreadInitial => write_all(
-                initial_quotes(seed).take(take).map(|quote| quote.encode()),
-                framing,
-                out,
-            ),
-            Self::MarketSpreadNbbo => write_all(
-                running_quotes(count, seed).map(|quote| quote.encode()),
-                framing,
-                out,
-            ),
-            Self::MarketSpreadOrders => write_all(
-                running_orders(count, seed).map(|order| order.encode()),
-                framing,
-                out,
-            ),
+            Self::MarketSpreadInitial => write_all(initial_quotes(seed).take(take), framing, out),
+            Self::MarketSpreadNbbo => write_all(running_quotes(count, seed), framing, out),
+            Self::MarketSpreadOrders => write_all(running_orders(count, seed), framing, out),
             Self::Votes => write_all((0..count).map(|_| vote(&mut random)), framing, out),
             Self::Celsius => write_all((0..count).map(|_| celsius(&mut random)), framing, out),
             Self::Lines => write_all((0..count).map(|_| line(&mut random)), framing, out),

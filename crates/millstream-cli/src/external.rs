@@ -16,10 +16,15 @@ pub(super) struct External {
 }
 
 /// All of them.
-const EXTERNAL: [External; 4] = [
+const EXTERNAL: [External; 5] = [
     External {
         name: "run",
         about: "Run a flow that is written in Python",
+        subject: "flows",
+    },
+    External {
+        name: "demo",
+        about: "Market Spread, from generated data to a report",
         subject: "flows",
     },
     External {

@@ -13,22 +13,16 @@ pub mod address;
 mod bench;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod data;
-mod demo;
+mod doctor;
 mod external;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod failure;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod figures;
 mod generate;
 mod journal;
 mod log;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod market_spread;
 mod moment;
 mod outcome;
 mod page;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod program;
 mod progress;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod python;
@@ -63,8 +57,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Market Spread, from generated data to a report.
-    Demo(demo::Args),
+    /// Show what of this machine matters: file system, syncs, limits, clock, ports, Python.
+    Doctor(doctor::Args),
     /// Run a benchmark of the separate program millstream-bench.
     Bench(bench::Args),
     /// Show a running flow in the terminal.
@@ -90,7 +84,7 @@ enum Verb {
 impl Verb {
     fn run(self, show: ShowState) -> (&'static str, Result<(), Failure>) {
         match self {
-            Self::Demo(args) => ("demo", demo::run(&args)),
+            Self::Doctor(args) => ("doctor", doctor::run(&args)),
             Self::Bench(args) => ("bench", Err(bench::run(&args))),
             Self::Top(args) => ("top", top::run(&args)),
             Self::Watch(args) => ("watch", watch::run(args)),

@@ -18,15 +18,6 @@ pub fn print(report: &impl Serialize, text: &str, json: bool) -> Result<(), Fail
         .map_err(|error| Failure::failed(format!("cannot write the report: {error}")))
 }
 
-/// Reports on standard error that a signal ended a measurement before there were figures, which is no failure.
-///
-/// # Errors
-/// None; a verb returns this.
-pub fn nothing_measured(program_and_verb: &str) -> Result<(), Failure> {
-    eprintln!("{program_and_verb}: interrupted before there was anything to measure");
-    Ok(())
-}
-
 /// Messages per second, 0 for an interval of no length.
 pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {

@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// A file with the token of the page.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Print the figures once and end, also where the output is no terminal.
+    /// Print the figures once and end, as where the output is no terminal.
     #[arg(long)]
     once: bool,
 }
@@ -45,13 +45,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut remote = Remote::new(&args.of, args.token_file.as_deref())?;
     // Before the terminal changes, so that an address without a flow is an ordinary error.
     let first = remote.snapshot().map_err(Failure::failed)?;
-    if args.once {
+    if args.once || !std::io::stdout().is_terminal() {
         return report::print(&(), &text(&first), false);
-    }
-    if !std::io::stdout().is_terminal() {
-        return Err(Failure::usage(
-            "the output is no terminal: --once prints the figures once",
-        ));
     }
     follow(remote, first).map_err(Failure::failed)
 }

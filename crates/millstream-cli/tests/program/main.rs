@@ -21,7 +21,6 @@ mod journal_salvage;
 mod journal_transfer;
 mod journal_two_processes;
 mod leader;
-mod market_spread;
 mod promotion;
 mod replication;
 mod replication_kills;

@@ -1,14 +1,15 @@
 //! Accepting connections, on addresses and on sockets from systemd.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listenfd::ListenFd;
-use rustix::net::sockopt;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
@@ -64,20 +65,21 @@ impl Listeners {
     /// Listens on all addresses, or on the sockets from systemd if this process owns any.
     pub(super) fn bind(options: &ServerOptions) -> Result<Self, ServerError> {
         let (addresses, mut listeners) = (&options.listen, Vec::new());
-        let mut handed = match options.owns_process {
-            true => ListenFd::from_env(),
-            false => ListenFd::empty(),
+        let passed = match options.owns_process {
+            // Variables that are malformed are not those of systemd.
+            true => sd_listen_fds::get().unwrap_or_default(),
+            false => Vec::new(),
         };
-        for index in 0..handed.len() {
+        for (index, (_, socket)) in passed.into_iter().enumerate() {
             let listener =
-                Listener::inherited(&mut handed, index).map_err(|source| ServerError::Listen {
+                Listener::inherited(socket.into_std()).map_err(|source| ServerError::Listen {
                     address: format!("socket {index} of systemd"),
                     source,
                 })?;
             let compat = addresses
                 .get(index)
                 .map_or(Compat::default(), |(_, compat)| *compat);
-            listeners.extend(listener.map(|listener| (listener, compat)));
+            listeners.push((listener, compat));
         }
         if listeners.is_empty() {
             for (address, compat) in addresses {
@@ -118,13 +120,17 @@ impl Listener {
         }
     }
 
-    /// A socket from systemd; `None` if it is not a listener.
-    fn inherited(handed: &mut ListenFd, index: usize) -> io::Result<Option<Self>> {
-        if let Ok(Some(listener)) = handed.take_unix_listener(index) {
-            return Listener::unix(listener, None).map(Some);
+    /// A socket from systemd, which programs that this process starts do not get.
+    fn inherited(socket: OwnedFd) -> io::Result<Self> {
+        fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+        let stream = sockopt::socket_type(&socket)? == SocketType::STREAM;
+        match getsockname(&socket)?.address_family() {
+            AddressFamily::UNIX if stream => Listener::unix(socket.into(), None),
+            AddressFamily::INET | AddressFamily::INET6 if stream => Listener::tcp(socket.into()),
+            _ => Err(io::Error::other(
+                "it is neither a TCP nor a Unix stream socket",
+            )),
         }
-        let listener = handed.take_tcp_listener(index)?;
-        listener.map(Listener::tcp).transpose()
     }
 
     fn tcp(listener: std::net::TcpListener) -> io::Result<Self> {

@@ -1,0 +1,1 @@
+"""``millstream demo``: Market Spread from generator to report, with what this package brings."""

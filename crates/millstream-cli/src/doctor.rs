@@ -107,7 +107,10 @@ impl Report {
         self.add("system", format!("{name} {release}"));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = ByteSize::b(rustix::system::sysinfo().totalram as u64);
-        self.add("machine", format!("{cores} processors, {memory:.1} of memory"));
+        self.add(
+            "machine",
+            format!("{cores} processors, {memory:.1} of memory"),
+        );
     }
 
     fn directory(&mut self, dir: &Path) {
@@ -124,9 +127,13 @@ impl Report {
             Some(advice) => self.warn("directory", value, advice),
         }
         match sync_cost(dir) {
-            Ok(cost) => self.add("sync", format!("{cost:.1?}, the median of {SYNCS} appends with sync=always")),
+            Ok(cost) => self.add(
+                "sync",
+                format!("{cost:.1?}, the median of {SYNCS} appends with sync=always"),
+            ),
             Err(error) => {
-                let advice = "a journal cannot be written there: see the error, and docs/file-systems.md";
+                let advice =
+                    "a journal cannot be written there: see the error, and docs/file-systems.md";
                 self.warn("sync", error.to_string(), advice);
             }
         }
@@ -134,8 +141,13 @@ impl Report {
 
     fn limits(&mut self) {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
-        let value = format!("{} open files, at most {}", shown(limit.current), shown(limit.maximum));
+        let shown =
+            |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+        let value = format!(
+            "{} open files, at most {}",
+            shown(limit.current),
+            shown(limit.maximum)
+        );
         match limit.current {
             Some(files) if files < FILES_MIN => {
                 let advice = "each journal and connection has one: ulimit -n 65536, or LimitNOFILE= of systemd";
@@ -178,13 +190,21 @@ impl Report {
         let found = Command::new(&interpreter)
             .args(["-m", "millstream._run.about"])
             .output();
-        let about = found.ok().and_then(|found| serde_json::from_slice::<About>(&found.stdout).ok());
+        let about = found
+            .ok()
+            .and_then(|found| serde_json::from_slice::<About>(&found.stdout).ok());
         let Some(about) = about else {
-            let value = format!("{} does not have the package millstream", interpreter.display());
+            let value = format!(
+                "{} does not have the package millstream",
+                interpreter.display()
+            );
             let advice = "flows and services in Python need it: pip install millstream";
             return self.warn("python", value, advice);
         };
-        self.add("python", format!("{}, millstream {}", about.python, about.millstream));
+        self.add(
+            "python",
+            format!("{}, millstream {}", about.python, about.millstream),
+        );
         self.add("clients", about.clients);
     }
 }
@@ -205,10 +225,16 @@ fn advice(system: FileSystem) -> Option<&'static str> {
             "what is promised is that of its upper layer; use a volume for data that is to stay"
         }
         Kind::Local => return None,
-        Kind::Copied => "after a full disk a journal must be opened again; `chattr +C` on the empty directory avoids it",
+        Kind::Copied => {
+            "after a full disk a journal must be opened again; `chattr +C` on the empty directory avoids it"
+        }
         Kind::Memory => "nothing survives the machine: for tests only",
-        Kind::User => "a full disk may lose records that are not synced: use a file system of the kernel",
-        Kind::Shared => "two machines may see two states, and nothing is promised: use a local file system",
+        Kind::User => {
+            "a full disk may lose records that are not synced: use a file system of the kernel"
+        }
+        Kind::Shared => {
+            "two machines may see two states, and nothing is promised: use a local file system"
+        }
     })
 }
 

@@ -140,7 +140,7 @@ mod tests {
     fn reports(load: &Load) -> Reports<'_> {
         Reports {
             load,
-            others: control.load.others().expect("there are others"),
+            others: load.others().expect("there are others"),
             sums: vec![(0, 0); 4],
             pauses: Pauses::default(),
             last_ns: 0,

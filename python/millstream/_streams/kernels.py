@@ -219,14 +219,9 @@ def looked_at(f: Callable[[Any], object]) -> Callable[[Any], Any]:
     return produce
 
 
-PRODUCE: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
-    "map": one,
-    "filter": where,
-    "filter_map": some,
-    "inspect": looked_at,
-    "flat_map": lambda f: f,
-}
-"""The argument of ``keyed`` for each verb."""
+def all_of(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``flat_map`` for ``keyed``."""
+    return f
 
 
 def batch(f: Callable[[list[Any]], list[Any]]) -> Make:

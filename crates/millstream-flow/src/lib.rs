@@ -43,7 +43,7 @@ pub use connectors::{
     shared_log, stdout, tcp,
 };
 pub use describe::{graph, overlap};
-pub use operators::collect;
+pub use operators::{collect, limits};
 pub use run::{control, metrics, poller, starting, watch};
 pub use testing::{rehearsal, replay};
 pub use time::{assign, join, window};

@@ -4,11 +4,13 @@
 mod aggregates;
 mod batches;
 pub mod calls;
+mod changes;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod collect;
 mod debug;
 pub mod keyed;
-mod limits;
+#[doc(hidden)]
+pub mod limits;
 pub mod lookups;
 #[doc(hidden)]
 pub mod misplaced;

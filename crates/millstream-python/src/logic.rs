@@ -296,7 +296,9 @@ impl PyLogic {
         {
             return Ok(*methods);
         }
-        let methods = py.import("millstream._streams.logic")?.getattr("context_of")?;
+        let methods = py
+            .import("millstream._streams.logic")?
+            .getattr("context_of")?;
         let (item_context, end_context, timer) = methods.call1((&class, self.method))?.extract()?;
         let methods = Methods {
             item_context,

@@ -187,9 +187,20 @@ class KeyedBase(Base[Keys[K_co], V_co], Generic[K_co, V_co]):
         return self._new_keyed([pipe], placed, timed)
 
     def _keep(
-        self, kind: str, name: str, kernel: Any, on_error: OnError, at_end: bool = False
+        self,
+        kind: str,
+        name: str,
+        kernel: Any,
+        on_error: OnError,
+        at_end: bool = False,
+        in_order: bool = False,
     ) -> KeyedStream[K_co, Any]:
-        """A step that keeps state; ``at_end``: it emits only when all input has ended."""
+        """A step that keeps state.
+
+        ``at_end``: it emits only when all input has ended. ``in_order``: what it emits depends on the order
+        in which the values of a key arrive.
+        """
         named_or_raise(kind, name)
         shape = "at end" if at_end else "pairs"
-        return self._new_keyed([self._home().step(kind, name, shape, kernel, on_error)], True, False)
+        pipe = self._home().step(kind, name, shape, kernel, on_error, in_order=in_order)
+        return self._new_keyed([pipe], True, False)

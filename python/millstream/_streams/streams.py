@@ -10,6 +10,7 @@ from .base import Keys, NoKeys, StreamMakers
 from .event_time import EventTimeVerbs
 from .joins import JoinVerbs
 from .keyed import KeyedVerbs
+from .limits import LimitVerbs
 from .misplaced import verbs_are_found
 from .plain import PlainVerbs
 from .shared import SharedVerbs
@@ -94,6 +95,7 @@ class KeyedStream(
     KeyedVerbs[K_co, V_co],
     StatefulVerbs[K_co, V_co],
     AggregateVerbs[K_co, V_co],
+    LimitVerbs[K_co, V_co],
     JoinVerbs[K_co, V_co],
 ):
     """A stream whose values have a key. In the verbs of both kinds of streams, an item is such a value: they

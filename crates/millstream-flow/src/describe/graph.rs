@@ -5,7 +5,7 @@
 //! a node with inputs from other operators (an exchange, a merge). All steps that follow a root are fused into
 //! its operator.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use crate::checkpoint::{
     Codecs, ErasedSink, SinkOf, Sinks, Sources, WriterId, erased_sink, erased_source,
 };
 use crate::describe::gathered::Gathered;
-use crate::describe::meeting;
+use crate::describe::meeting::{self, Order};
 use crate::describe::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
@@ -55,8 +55,8 @@ pub(crate) struct Graph {
     /// The types whose values can be encoded.
     pub(crate) codecs: Codecs,
     files: Files,
-    /// The steps that process items in the order of their times.
-    pub(crate) by_time: HashSet<NodeId>,
+    /// The steps whose output depends on the order of the items of a key.
+    pub(crate) orders: HashMap<NodeId, Order>,
     mistake: Option<Mistake>,
 }
 
@@ -276,7 +276,7 @@ impl Graph {
             ),
             None => {
                 self.files.check(&self.nodes, recovery)?;
-                meeting::warn(&self.nodes, &self.by_time);
+                meeting::warn(&self.nodes, &self.orders);
                 let sinks = self.sinks.iter().map(|described| described.sink.clone());
                 (self.sources.clone(), Sinks::new(sinks.collect()))
             }

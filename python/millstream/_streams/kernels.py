@@ -458,6 +458,27 @@ def count(each_item: bool) -> Make:
     return make
 
 
+def firsts() -> Make:
+    """``dedupe`` where no key is forgotten and nothing is known of time."""
+
+    def make() -> Any:
+        seen: dict[Any, bool] = {}
+
+        def kernel(keys: list[Any], items: Items) -> Pairs:
+            out_keys: list[Any] = []
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                if key not in seen:
+                    seen[key] = True
+                    out_keys.append(key)
+                    out.append(item)
+            return out_keys, out
+
+        return kernel, None, seen
+
+    return make
+
+
 def sum_values(each_item: bool, tolerant: bool) -> Make:
     """``sum``: as ``aggregate``, without the call of a function for each item."""
     first = adding("sum")

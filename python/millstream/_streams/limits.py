@@ -1,14 +1,18 @@
 """The verbs of keyed streams that drop some of the values of each key.
 
-The engine has the rules of ``dedupe`` and ``throttle``, which are numbers. ``changes`` compares objects.
+The engine has the rules of ``dedupe`` and ``throttle``, whose states are numbers: no function of Python is
+called for a value. Without times and ``ttl``, ``dedupe`` and ``changes`` are loops in Python. With them
+``changes`` has an object for each key.
 """
 
 from __future__ import annotations
 
 from .._errors.flow import FlowUsageError
+from .._values import revival as _revival
 from .._values.durations import nanos
 from .._values.ownership import copied
 from .._values.types import K_co, V_co
+from . import kernels as _kernels
 from .arguments import named_or_raise, reading
 from .base import KeyedBase
 
@@ -84,6 +88,8 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
             >>> out
             [{'id': 1}, {'id': 2}]
         """
+        if ttl is None and not self._timed:
+            return self._keep("dedupe", name, _kernels.firsts(), "fail", in_order=True)
         return self._limited("dedupe", name, (1, None), None if ttl is None else nanos("ttl", ttl))
 
     def throttle(self, n: int, every: Seconds, name: str = "throttle") -> KeyedStream[K_co, V_co]:
@@ -159,5 +165,9 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
         """
         named_or_raise("changes", name)
         read = None if f is None else reading("changes", f)
+        make = Last if read is None else lambda: Last(read)
+        if ttl is None and not self._timed:
+            kernel = _kernels.stateful_logic(_revival.reviving(make, make), on_error != "fail")
+            return self._keep("changes", name, kernel, on_error, in_order=True)
         home = self._new_keyed([self._home()], True, self._timed)
-        return home.stateful(name, Last if read is None else lambda: Last(read), on_error=on_error, ttl=ttl)
+        return home.stateful(name, make, on_error=on_error, ttl=ttl)

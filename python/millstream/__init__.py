@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         testing as testing,
         windows as windows,
     )
-    from ._adapter import (
+    from ._connectors.adapter import (
         At as At,
         Dedupe as Dedupe,
         SourceFunction as SourceFunction,
@@ -182,7 +182,7 @@ _MODULES = """
 """Public modules, such as `ms.kafka`."""
 
 _NAMES = {
-    "_adapter": "At Dedupe SourceFunction report_lag source",
+    "_connectors.adapter": "At Dedupe SourceFunction report_lag source",
     "_streams.agg": """
         Aggregate count distinct first last mean quantile top max min sum
     """,

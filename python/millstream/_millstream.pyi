@@ -120,6 +120,7 @@ class Pipe:
         make: Callable[[], object],
         on_error: object,
         by_clock: Literal[False] = False,
+        in_order: bool = False,
     ) -> Pipe: ...
     @overload
     def step(
@@ -130,6 +131,7 @@ class Pipe:
         make: Callable[[Callable[[], float]], object],
         on_error: object,
         by_clock: Literal[True],
+        in_order: bool = False,
     ) -> Pipe: ...
     def event_time(
         self,
@@ -159,6 +161,14 @@ class Pipe:
     def batches(self, name: str) -> Pipe: ...
     def stateful_batch(
         self, name: str, make: Callable[[], object], timed: bool, ttl: int | None, on_error: object
+    ) -> Pipe: ...
+    def limit(
+        self,
+        kind: str,
+        name: str,
+        per_period: tuple[int, int | None],
+        ttl: int | None,
+        timed: bool,
     ) -> Pipe: ...
     def join_all(
         self, name: str, make: Callable[[], object], timed: bool, ttl: int | None

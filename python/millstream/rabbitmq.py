@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._adapter.deliveries import Delivered, delivered_by
+from ._connectors.adapter.deliveries import Delivered, delivered_by
 from ._connectors.servers import TLS, Login, Server, context_of, destination, library, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ._adapter import SourceFunction
+    from ._connectors.adapter import SourceFunction
     from ._connectors.outbox import OutboxIdentity, OutboxSink
     from ._connectors.servers import OutboxOptions
     from ._values.backoff import Backoff

@@ -275,7 +275,7 @@ def test_stops_close_generators() -> None:
 def test_a_generator_that_ignores_its_cancellation_is_a_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream._adapter.declare.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("millstream._connectors.adapter.declare.CLOSE_SECONDS", 0.1)
     free = asyncio.Event()
 
     @ms.source
@@ -293,7 +293,7 @@ def test_a_generator_that_ignores_its_cancellation_is_a_warning(
         while not out:
             threading.Event().wait(0.01)
     assert "stubborn has not finished within 0.1 s" in caplog.text
-    from millstream._adapter.loop import event_loop
+    from millstream._connectors.adapter.loop import event_loop
 
     event_loop().call_soon_threadsafe(free.set)
 
@@ -302,7 +302,7 @@ def test_a_generator_that_ignores_its_cancellation_is_a_warning(
 def test_partitions_that_do_not_end_do_not_add_up(
     state: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("millstream._adapter.declare.CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr("millstream._connectors.adapter.declare.CLOSE_SECONDS", 0.3)
     free = threading.Event()
 
     @ms.source(partitions=["a", "b"])
@@ -362,7 +362,7 @@ def test_the_position_of_another_kind_of_source_is_an_error(tmp_path: Path) -> N
 def test_an_ack_that_hangs_is_a_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream._adapter.declare.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("millstream._connectors.adapter.declare.CLOSE_SECONDS", 0.1)
     cancelled: list[bool] = []
 
     async def hangs() -> None:

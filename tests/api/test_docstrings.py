@@ -150,6 +150,18 @@ def test_public_functions_have_the_sections_that_apply() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+@pytest.mark.parametrize("kind", [ms.Flow, ms.Stream, ms.KeyedStream, ms.Windows])
+def test_every_verb_has_one_line_of_help(kind: type) -> None:
+    """What `help`, completions and editors show of a verb, with the arguments."""
+    verbs = {verb: getattr(kind, verb) for verb in dir(kind) if not verb.startswith("_")}
+    assert len(verbs) > 3
+    for verb, it in verbs.items():
+        first = (inspect.getdoc(it) or "").split("\n\n")[0]
+        assert first.endswith(".") and len(first) < 160, f"{kind.__name__}.{verb}: {first!r}"
+        if callable(it):
+            assert list(inspect.signature(it).parameters)[:1] == ["self"], f"{kind.__name__}.{verb}"
+
+
 def test_native_functions_state_what_they_raise() -> None:
     found = {
         name

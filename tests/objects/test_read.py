@@ -81,7 +81,7 @@ def test_no_objects(place: Place, tmp_path: Path, format: str) -> None:
 
 
 def test_the_lag_is_the_size_of_what_is_not_read(place: Place) -> None:
-    from millstream._adapter.lag import REPORTER
+    from millstream._connectors.adapter.lag import REPORTER
     from millstream.objects.reader import Reading, ReadOptions
     from millstream.objects.sink import format_of
 

@@ -4,12 +4,14 @@ mod aggregates;
 pub mod assign;
 mod batches;
 pub mod calls;
+mod changes;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod collect;
 mod debug;
 pub mod join;
 pub mod keyed;
-mod limits;
+#[doc(hidden)]
+pub mod limits;
 pub mod lookups;
 #[doc(hidden)]
 pub mod misplaced;

@@ -1,13 +1,15 @@
 //! A stream of batches under construction: the basic verbs, from which all others are built.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::assign::{Assign, TimeSource};
 use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
+use millstream_flow::limits::{Limit, Limiting};
 use millstream_flow::sink::Sink as _;
 use millstream_flow::state::InTurn;
 use millstream_flow::step::Context;
@@ -46,6 +48,9 @@ enum Turns {
     ByTime(fn(&Py<PyAny>) -> i64),
 }
 
+/// How many values of a key pass, and the length of a period in nanoseconds.
+type PerPeriod = (u64, Option<i64>);
+
 /// A stream, wrapped by `millstream.Stream` and `millstream.KeyedStream`.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
@@ -81,9 +86,10 @@ impl Pipe {
     ) -> Engine<(PyBatch, PyBatch)> {
         let rank = match turns {
             Turns::AsTheyCome => {
-                return self.pipe.step(kind, name, move |making| {
+                let step = self.pipe.step(kind, name, move |making| {
                     PyKeyed::make(logic(making)?, traits, &on_error, making)
                 });
+                return step.in_order();
             }
             Turns::AfterTimers => None,
             Turns::ByTime(rank) => Some(rank),
@@ -97,7 +103,7 @@ impl Pipe {
         });
         match rank {
             Some(_) => step.by_time(),
-            None => step,
+            None => step.in_order(),
         }
     }
 
@@ -175,8 +181,13 @@ fn event_times((lateness, idle, max_ahead): TimeLimits) -> EventTime {
 
 #[pymethods]
 impl Pipe {
-    /// Adds a step; `make` is called once on each worker, `by_clock` with the clock of the run, and returns its kernel.
-    #[pyo3(signature = (kind, name, shape, make, on_error, by_clock=false))]
+    /// Adds a step; `make` is called once on each worker, `by_clock` with the clock of the run, and returns its kernel. Its output may
+    /// depend on the order in which the items of a key arrive: `in_order`.
+    #[pyo3(signature = (kind, name, shape, make, on_error, by_clock=false, in_order=false))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a word of the description"
+    )]
     fn step(
         &self,
         kind: &str,
@@ -185,6 +196,7 @@ impl Pipe {
         make: Py<PyAny>,
         on_error: &Bound<'_, PyAny>,
         by_clock: bool,
+        in_order: bool,
     ) -> PyResult<Pipe> {
         let py = on_error.py();
         let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
@@ -197,7 +209,7 @@ impl Pipe {
             }?;
             Ok::<_, FlowError>(kernel.saying(Arc::clone(&said)))
         });
-        let pipe = handling.of(pipe);
+        let pipe = handling.of(if in_order { pipe.in_order() } else { pipe });
         Pipe { pipe }.checked(py)
     }
 
@@ -393,7 +405,41 @@ impl Pipe {
             PyKeyed::make(logic.by_batch(), traits, &on_error, making)
         });
         Pipe {
-            pipe: handling.of(step).halves().0,
+            pipe: handling.of(step.in_order()).halves().0,
+        }
+        .checked(py)
+    }
+
+    /// Values of a key that pass: at most so many, in each period or until the key is forgotten `ttl` nanoseconds after its last value.
+    fn limit(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        name: &str,
+        per_period: PerPeriod,
+        ttl: Option<i64>,
+        timed: bool,
+    ) -> PyResult<Pipe> {
+        let ((most, every), fails) = (per_period, OnErrorOption::Fail);
+        let limit = Limit { most, every };
+        let traits = Traits {
+            waits: true,
+            timed,
+            keyed: true,
+            life: ttl.filter(|_| timed),
+        };
+        let logic = move || Limiting::<Py<PyAny>, _, PyErr>::new(limit, ttl, timed);
+        let kind = static_name(kind);
+        let step = match timed {
+            false => self.pipe.step(kind, name, move |making| {
+                PyKeyed::make(logic(), traits, &fails, making)
+            }),
+            true => self.pipe.step(kind, name, move |making| {
+                PyKeyed::make(InTurn::after_timers(logic(), copy), traits, &fails, making)
+            }),
+        };
+        Pipe {
+            pipe: step.in_order().halves().0,
         }
         .checked(py)
     }
@@ -473,7 +519,7 @@ impl Pipe {
             PyKeyed::make(logic, traits, &OnErrorOption::Fail, making)
         });
         Pipe {
-            pipe: step.halves().0,
+            pipe: step.in_order().halves().0,
         }
         .checked(py)
     }
@@ -514,7 +560,10 @@ impl Pipe {
                 Ok(step.joining(Some(keys.get(making))))
             }),
         };
-        let step = if timed { step.by_time() } else { step };
+        let step = match timed {
+            true => step.by_time(),
+            false => step.in_order(),
+        };
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
@@ -587,36 +636,14 @@ impl Pipe {
     }
 }
 
-/// The kinds of steps, as the engine wants them: names with a static lifetime.
+/// The kind of a step as the engine wants it, with a static lifetime. There are as many as verbs: each is kept once.
 fn static_name(kind: &str) -> &'static str {
-    const KINDS: [&str; 23] = [
-        "enrich_cached",
-        "stateful_batch",
-        "map_async",
-        "map",
-        "filter",
-        "flat_map",
-        "filter_map",
-        "map_batch",
-        "inspect",
-        "merge",
-        "exchange",
-        "key_by",
-        "items",
-        "values",
-        "stateful",
-        "fold",
-        "reduce",
-        "count",
-        "sum",
-        "min",
-        "max",
-        "mean",
-        "agg",
-    ];
-    KINDS
-        .iter()
-        .find(|known| **known == kind)
-        .copied()
-        .unwrap_or("step")
+    static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kinds.get(kind) {
+        return known;
+    }
+    let kept: &'static str = String::from(kind).leak();
+    kinds.insert(kept);
+    kept
 }

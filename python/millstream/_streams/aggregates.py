@@ -87,7 +87,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         if ttl is None:
             kernel = _kernels.aggregate(combine, first, each_item, on_error != "fail", shown)
             kernel = kernel if start is None else _kernels.revived(kernel, start)
-            return self._keep(kind, name, kernel, on_error, not each_item)
+            in_order = kind in ("fold", "reduce")
+            return self._keep(kind, name, kernel, on_error, not each_item, in_order)
         if not each_item:
             raise FlowUsageError(
                 f'{kind}: ttl forgets a key with its result, which emit="end" would never emit: '

@@ -42,7 +42,8 @@ def stateful_batch(
     plain = isinstance(logic, type) and _logic.is_plain(logic, "on_batch")
     if plain and ttl is None and not stream._timed:
         kernel = batch_logic(logic, on_error != "fail")
-        return stream._new_keyed([pipe.step("stateful_batch", name, "pairs", kernel, on_error)], True, False)
+        pipe = pipe.step("stateful_batch", name, "pairs", kernel, on_error, in_order=True)
+        return stream._new_keyed([pipe], True, False)
     life = None if ttl is None else nanos("ttl", ttl)
     timed = stream._timed
     return stream._new_keyed([pipe.stateful_batch(name, logic, timed, life, on_error)], True, timed)

@@ -219,14 +219,9 @@ def looked_at(f: Callable[[Any], object]) -> Callable[[Any], Any]:
     return produce
 
 
-PRODUCE: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
-    "map": one,
-    "filter": where,
-    "filter_map": some,
-    "inspect": looked_at,
-    "flat_map": lambda f: f,
-}
-"""The argument of ``keyed`` for each verb."""
+def all_of(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``flat_map`` for ``keyed``."""
+    return f
 
 
 def batch(f: Callable[[list[Any]], list[Any]]) -> Make:
@@ -459,6 +454,27 @@ def count(each_item: bool) -> Make:
 
         step = running if each_item else kernel
         return step, lambda bad: ([], []) if each_item else (list(counts), list(counts.values())), counts
+
+    return make
+
+
+def firsts() -> Make:
+    """``dedupe`` where no key is forgotten and nothing is known of time."""
+
+    def make() -> Any:
+        seen: dict[Any, bool] = {}
+
+        def kernel(keys: list[Any], items: Items) -> Pairs:
+            out_keys: list[Any] = []
+            out: list[Any] = []
+            for key, item in zip(keys, items):
+                if key not in seen:
+                    seen[key] = True
+                    out_keys.append(key)
+                    out.append(item)
+            return out_keys, out
+
+        return kernel, None, seen
 
     return make
 

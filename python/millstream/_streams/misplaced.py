@@ -42,7 +42,7 @@ ELSEWHERE = {
     "groupby": "key_by",
     "keyby": "key_by",
     "output": "sink",
-    "print": "debug",
+    "print": "inspect_debug",
     "select": "map",
     "to": "sink",
     "union": "merge",
@@ -87,6 +87,8 @@ def near(kind: str, verb: str) -> str | None:
     'did you mean key_by?'
     >>> near("Stream", "flatmap")
     'did you mean flat_map?'
+    >>> near("KeyedStream", "print")
+    'did you mean inspect_debug?'
     """
     from difflib import get_close_matches
 

@@ -12,7 +12,6 @@ from . import kernels as _kernels, logic as _logic, window_options
 from .arguments import callable_or_raise, named_or_raise
 from .base import KeyedBase
 from .batches import stateful_batch
-from .limits import Once, Throttled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -255,8 +254,10 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             # Loops in Python beat calls from native code where time does not matter.
             tolerant = on_error != "fail"
             if state is None:
-                return self._keep("stateful", name, _kernels.stateful_logic(made, tolerant), on_error)
-            return self._keep("stateful", name, _kernels.stateful_function(logic, made, tolerant), on_error)
+                kernel = _kernels.stateful_logic(made, tolerant)
+            else:
+                kernel = _kernels.stateful_function(logic, made, tolerant)
+            return self._keep("stateful", name, kernel, on_error, in_order=True)
         life = None if ttl is None else nanos("ttl", ttl)
         function = None if state is None else logic
         return self._with_state(name, (made, function, False), ordered, life, on_error)
@@ -482,67 +483,6 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             {0: 6, 1: 4}
         """
         return stateful_batch(self, name, logic, state, on_error, ttl)
-
-    def dedupe(self, ttl: Seconds | None = None, name: str = "dedupe") -> KeyedStream[K_co, V_co]:
-        """Passes the first value of each key on, and drops the others.
-
-        Args:
-            ttl: seconds or a timedelta after which a key without values is forgotten, so that its next value
-                passes; a value that is dropped counts. In event time where the stream has times. None keeps
-                every key, and the saved state grows with each.
-            name: the name of the step; saved state is found by it, so it must stay the same.
-
-        Returns:
-            The keyed stream of the first values.
-
-        Raises:
-            FlowUsageError: ``ttl`` is out of range, or the name is empty.
-
-        Example:
-            >>> import millstream as ms
-            >>> flow, out = ms.Flow("example"), ms.testing.collect()
-            >>> messages = flow.source("in", ms.testing.items([{"id": 1}, {"id": 2}, {"id": 1}]))
-            >>> messages.key_by("id").dedupe(ttl=3600).values().sink("out", out)
-            >>> _ = ms.run(flow)
-            >>> out
-            [{'id': 1}, {'id': 2}]
-        """
-        named_or_raise("dedupe", name)
-        return self.stateful(name, Once, ttl=ttl)
-
-    def throttle(self, n: int, every: Seconds, name: str = "throttle") -> KeyedStream[K_co, V_co]:
-        """Passes at most ``n`` values of each key in a period on, and drops the others.
-
-        The period of a key begins with a value that finds none, and lasts ``every``. It is one of event time
-        where the stream has times, else of processing time. A value that is earlier than the start of the
-        period of its key counts in it. The metrics of the step show how many values it has dropped, as the
-        difference of ``items_in`` and ``items_out``.
-
-        Args:
-            n: how many values pass, 1 or more.
-            every: the length of a period: seconds or a timedelta.
-            name: the name of the step; saved state is found by it, so it must stay the same.
-
-        Returns:
-            The keyed stream of the values that pass.
-
-        Raises:
-            FlowUsageError: ``n`` or ``every`` is out of range, or the name is empty.
-
-        Example:
-            >>> import millstream as ms
-            >>> flow, out = ms.Flow("example"), ms.testing.collect()
-            >>> alarms = flow.source("in", ms.testing.items([0, 20, 59, 60, 90])).event_time(float)
-            >>> alarms.key_by(lambda at: "all").throttle(1, every=60).values().sink("out", out)
-            >>> _ = ms.run(flow)
-            >>> out
-            [0, 60]
-        """
-        named_or_raise("throttle", name)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise FlowUsageError(f"throttle takes a number of values, 1 or more, not {n!r}")
-        period = nanos("every", every) / 1e9
-        return self.stateful(name, lambda: Throttled(n, period), ttl=every)
 
     def window(
         self,

@@ -6,13 +6,16 @@ from typing import Any, Generic
 
 from .._values.types import K_co, L_co, T_co, V_co
 from .aggregates import AggregateVerbs
-from .base import StreamMakers
+from .base import Keys, NoKeys, StreamMakers
 from .event_time import EventTimeVerbs
 from .joins import JoinVerbs
 from .keyed import KeyedVerbs
+from .limits import LimitVerbs
 from .misplaced import verbs_are_found
 from .plain import PlainVerbs
+from .shared import SharedVerbs
 from .stateful import StatefulVerbs
+from .steps import StepVerbs
 from .windowed import WindowVerbs
 
 TYPE_CHECKING = False
@@ -55,7 +58,13 @@ class Makers(StreamMakers):
 
 
 @verbs_are_found
-class Stream(Makers, PlainVerbs[T_co], EventTimeVerbs[T_co]):
+class Stream(
+    Makers,
+    StepVerbs[NoKeys, T_co],
+    SharedVerbs[NoKeys, T_co],
+    PlainVerbs[T_co],
+    EventTimeVerbs[T_co],
+):
     """A stream of objects without keys.
 
     ``name`` of a verb is the name of the step in errors and metrics. ``on_error`` says what happens to an
@@ -81,12 +90,16 @@ class Stream(Makers, PlainVerbs[T_co], EventTimeVerbs[T_co]):
 @verbs_are_found
 class KeyedStream(
     Makers,
+    StepVerbs[Keys[K_co], V_co],
+    SharedVerbs[Keys[K_co], V_co],
     KeyedVerbs[K_co, V_co],
     StatefulVerbs[K_co, V_co],
     AggregateVerbs[K_co, V_co],
+    LimitVerbs[K_co, V_co],
     JoinVerbs[K_co, V_co],
 ):
-    """A stream whose values have a key. The verbs of :class:`Stream` work on the values.
+    """A stream whose values have a key. In the verbs of both kinds of streams, an item is such a value: they
+    keep the keys.
 
     Steps that keep state need a name that stays the same, because saved state is found by it. With
     ``emit="end"`` a verb emits the result of each key when all input has ended, with ``emit="each"`` after

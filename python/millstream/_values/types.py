@@ -46,6 +46,8 @@ T_co = TypeVar("T_co", covariant=True, default=Any)
 K_co = TypeVar("K_co", covariant=True, default=Any)
 V_co = TypeVar("V_co", covariant=True, default=Any)
 L_co = TypeVar("L_co", covariant=True, default=Any)
+# Whether a stream has keys, and of what type.
+Kind_co = TypeVar("Kind_co", covariant=True, default=Any)
 # The items that a sink takes. A sink of `object` is a sink of anything.
 T_contra = TypeVar("T_contra", contravariant=True, default=Any)
 # The items of a list that is a sink, which a user reads and writes.
@@ -89,6 +91,8 @@ if TYPE_CHECKING:
         def __lt__(self, other: Any, /) -> Any: ...
 
     K = Variable("K", bound=Key)
+    # The keys of a stream that has them: `key_by` has checked their type.
+    AnyKey = Variable("AnyKey")
     A = Variable("A")
     N = Variable("N", bound=Adds)
     C = Variable("C", bound=Compares)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from .. import _millstream
-from .._adapter.undecoded import Undecoded
+from .._connectors.adapter.undecoded import Undecoded
 from .._connectors.file_options import MAX_FRAME
 from .._errors.flow import FlowUsageError, show
 from .._values.json import dump, load

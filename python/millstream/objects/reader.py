@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from time import monotonic, sleep
 
-from .._adapter import At
-from .._adapter.lag import reporter
+from .._connectors.adapter import At
+from .._connectors.adapter.lag import reporter
 from .errors import ObjectError
 from .store import Found, Prefix, describe, open_store
 

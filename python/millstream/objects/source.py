@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .._adapter import At, SourceFunction, source as generator_source
+from .._connectors.adapter import At, SourceFunction, source as generator_source
 from .._connectors.file_options import MAX_FRAME, positive
 from .._errors.flow import FlowUsageError
 from .._values.backoff import Backoff

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 
-from .._adapter.undecoded import Undecoded
+from .._connectors.adapter.undecoded import Undecoded
 from .._values.rows import UNCHANGED
 from .change import Change
 from .errors import PostgresError

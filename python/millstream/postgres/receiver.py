@@ -10,7 +10,7 @@ import logging
 import threading
 from queue import Empty, Full, Queue
 
-from .._adapter.lag import reporter
+from .._connectors.adapter.lag import reporter
 from .connection import describe_server
 from .errors import PostgresError, unreachable
 from .pgoutput import format_lsn
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .._adapter.undecoded import Undecoded
+    from .._connectors.adapter.undecoded import Undecoded
     from .change import Change
     from .changes_options import ChangesOptions
     from .position import Position

@@ -12,7 +12,7 @@ import os
 import time
 from dataclasses import replace
 
-from .._adapter.undecoded import Undecoded
+from .._connectors.adapter.undecoded import Undecoded
 from .connection import connect
 from .decode import Decoder
 from .errors import PostgresError, unreachable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from .._adapter.undecoded import Undecoded
+    from .._connectors.adapter.undecoded import Undecoded
     from .publication import Published
     from .types import Types
 

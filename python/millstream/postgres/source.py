@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from .._adapter import At, SourceFunction, source as generator_source
+from .._connectors.adapter import At, SourceFunction, source as generator_source
 from .._connectors.outbox import _size
 from .._errors.flow import FlowUsageError
 from .._values.backoff import Backoff
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from .._adapter.undecoded import Undecoded
+    from .._connectors.adapter.undecoded import Undecoded
     from .._values.durations import Seconds
 
 __all__ = ["changes"]

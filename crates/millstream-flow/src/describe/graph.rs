@@ -5,7 +5,7 @@
 //! a node with inputs from other operators (an exchange, a merge). All steps that follow a root are fused into
 //! its operator.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -17,11 +17,11 @@ use crate::checkpoint::{
 use crate::dataflow::build::Root;
 use crate::dataflow::plan::Plan;
 use crate::describe::gathered::Gathered;
+use crate::node::meeting::{self, Order};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
 use crate::input::Input;
 use crate::letters::SinkLetters;
-use crate::node::meeting;
 use crate::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::policy::OnError;
 use crate::rehearsal::Rehearsal;
@@ -55,8 +55,8 @@ pub(crate) struct Graph {
     /// The types whose values can be encoded.
     pub(crate) codecs: Codecs,
     files: Files,
-    /// The steps that process items in the order of their times.
-    pub(crate) by_time: HashSet<NodeId>,
+    /// The steps whose output depends on the order of the items of a key.
+    pub(crate) orders: HashMap<NodeId, Order>,
     mistake: Option<Mistake>,
 }
 
@@ -276,7 +276,7 @@ impl Graph {
             ),
             None => {
                 self.files.check(&self.nodes, recovery)?;
-                meeting::warn(&self.nodes, &self.by_time);
+                meeting::warn(&self.nodes, &self.orders);
                 let sinks = self.sinks.iter().map(|described| described.sink.clone());
                 (self.sources.clone(), Sinks::new(sinks.collect()))
             }

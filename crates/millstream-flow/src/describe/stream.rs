@@ -14,6 +14,7 @@ use crate::dataflow::segment::arrival_root;
 use crate::dataflow::source::source_root;
 use crate::describe::gathered::{self, Gathered};
 use crate::describe::graph::{Description, Graph, Mistake, Shared};
+use crate::node::meeting::Order;
 use crate::error::{Failure, FlowError};
 use crate::key::Shards;
 use crate::mutex::lock;
@@ -313,12 +314,21 @@ impl<B: Batch> Pipe<B> {
         }
     }
 
+    /// The output of the step that makes this stream depends on the order in which the items of a key arrive: the step is warned of
+    /// where it is lost.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn in_order(self) -> Self {
+        lock(&self.graph).orders.insert(self.node, Order::Arrival);
+        self
+    }
+
     /// The step that makes this stream processes its items in the order of their times: it is not warned of where their order of
     /// arrival is lost.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn by_time(self) -> Self {
-        lock(&self.graph).by_time.insert(self.node);
+        lock(&self.graph).orders.insert(self.node, Order::Times);
         self
     }
 

@@ -4,22 +4,18 @@
 //! A batch is divided where a stream parts, and each part travels by itself, so that the order between them is lost. Steps that process
 //! items by their times are not affected.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::node::{Node, NodeId};
 
-/// The kinds of steps whose output depends on the order of the items of a key.
-const IN_ORDER: [&str; 9] = [
-    "stateful",
-    "stateful_batch",
-    "fold",
-    "reduce",
-    "join",
-    "join_all",
-    "collect",
-    "dedupe",
-    "throttle",
-];
+/// The order of the items of a key on which the output of a step depends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The order in which they arrive.
+    Arrival,
+    /// That of their times, in which the step processes them.
+    Times,
+}
 
 /// Where an order is lost.
 struct Meeting<'a> {
@@ -28,13 +24,13 @@ struct Meeting<'a> {
     parts: [&'a Node; 2],
 }
 
-/// Logs a warning for each step that depends on an order which is lost; those `by_time` do not.
-pub(crate) fn warn(nodes: &[Node], by_time: &HashSet<NodeId>) {
+/// Logs a warning for each step that depends on an order which is lost.
+pub(crate) fn warn(nodes: &[Node], orders: &HashMap<NodeId, Order>) {
     for (id, node) in nodes.iter().enumerate() {
-        if !IN_ORDER.contains(&node.kind) || by_time.contains(&id) {
+        if orders.get(&id) != Some(&Order::Arrival) {
             continue;
         }
-        let Some(meeting) = before(nodes, id) else {
+        let Some(meeting) = before(nodes, orders, id) else {
             continue;
         };
         let [one, other] = meeting.parts.map(|part| part.name.as_str());
@@ -70,12 +66,16 @@ fn remedy(kind: &str) -> &'static str {
     }
 }
 
-/// Where parts of one source meet before this step, and no other step with a state is between.
-fn before(nodes: &[Node], step: NodeId) -> Option<Meeting<'_>> {
+/// Where parts of one source meet before this step, and no other step that depends on an order is between.
+fn before<'a>(
+    nodes: &'a [Node],
+    orders: &HashMap<NodeId, Order>,
+    step: NodeId,
+) -> Option<Meeting<'a>> {
     let mut at = step;
     loop {
         let node = &nodes[at];
-        if at != step && IN_ORDER.contains(&node.kind) {
+        if at != step && orders.contains_key(&at) {
             return None;
         }
         match node.inputs[..] {

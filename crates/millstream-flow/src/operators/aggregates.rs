@@ -20,8 +20,19 @@ use std::sync::Arc;
 use crate::batch::Data;
 use crate::key::Key;
 use crate::operators::keyed::{Emit, KeyedStream};
+use crate::operators::misplaced::needs_keys;
 use crate::operators::stateful::PlainStep;
 use crate::state::Plain;
+
+needs_keys!(
+    count<>(Emit);
+    sum<>(Emit);
+    min<>(Emit);
+    max<>(Emit);
+    mean<>(Emit);
+    reduce<>(&str, Emit, impl Fn(T, T) -> T);
+    fold<A>(&str, Emit, A, impl Fn(&mut A, T));
+);
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Calls `f` with the accumulator of the key and each value; the accumulator of a new key is a copy of `init`.
@@ -55,7 +66,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         f: impl Fn(&mut A, V) + Send + Sync + 'static,
     ) -> KeyedStream<K, A> {
         let read = |acc: &A| Some(acc.clone());
-        self.aggregate("fold", name, emit, move |_| init.clone(), f, read)
+        let folded = self.aggregate("fold", name, emit, move |_| init.clone(), f, read);
+        folded.in_order()
     }
 
     /// Combines the values of each key by `f`, which is called with the result so far and the next value.
@@ -87,7 +99,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         emit: Emit,
         f: impl Fn(V, V) -> V + Send + Sync + 'static,
     ) -> KeyedStream<K, V> {
-        self.combine("reduce", name, emit, f)
+        self.combine("reduce", name, emit, f).in_order()
     }
 
     /// Counts the values of each key.

@@ -244,9 +244,10 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
             self.mistake(Mistake::Usage("a list holds 1 item or more"));
         }
         let called = name.to_owned();
-        self.keep("collect", name, move || {
+        let lists = self.keep("collect", name, move || {
             KeyedStep::new(&called, true, collecting(most, wait))
-        })
+        });
+        lists.in_order()
     }
 }
 
@@ -285,14 +286,15 @@ impl<V: Data> Stream<V> {
         }
         drop(graph);
         let called = name.to_owned();
-        self.step("collect", name, move |making| {
+        let lists = self.step("collect", name, move |making| {
             Ok(ByWorker {
                 key: key_of_worker(making.worker, making.shards),
                 step: KeyedStep::new(&called, true, collecting(most, wait)),
                 keyed: Vec::new(),
                 lists: Vec::new(),
             })
-        })
+        });
+        lists.in_order()
     }
 }
 

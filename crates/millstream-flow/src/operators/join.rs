@@ -488,9 +488,10 @@ impl<K: Key, L: Data> Untimed<K, L> {
             ));
         }
         let called = name.to_owned();
-        both.keep("join", name, move || {
+        let joined = both.keep("join", name, move || {
             KeyedStep::new(&called, false, JoinLogic::new(join, false, Both))
-        })
+        });
+        joined.in_order()
     }
 }
 

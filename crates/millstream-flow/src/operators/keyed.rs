@@ -561,6 +561,15 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         })
     }
 
+    /// The output of the step depends on the order in which the items of a key arrive.
+    pub(crate) fn in_order(self) -> Self {
+        let parts = self.0.parts.into_iter();
+        KeyedStream(Untimed {
+            parts: parts.map(Stream::in_order).collect(),
+            placed: self.0.placed,
+        })
+    }
+
     /// Joins a step that keeps state for each key.
     pub(crate) fn keep<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
         &self,
@@ -589,7 +598,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// Joins a step that keeps state for each key and knows time: its outputs, and the items that are late. `by_time` says whether it
-    /// processes items in the order of their times.
+    /// processes items in the order of their times, or in that of their arrival.
     pub(crate) fn keep_timed<U, L>(
         &self,
         (kind, by_time): (&'static str, bool),
@@ -604,10 +613,11 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         self.derive(timed::<U>);
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
-        let mut step = placed.step(kind, name, move |_| Ok(make()));
-        if by_time {
-            step = step.by_time();
-        }
+        let step = placed.step(kind, name, move |_| Ok(make()));
+        let step = match by_time {
+            true => step.by_time(),
+            false => step.in_order(),
+        };
         let (outputs, late) = step.halves();
         let keyed = |part| {
             KeyedStream(Untimed {

@@ -29,91 +29,92 @@ use crate::describe::graph::Mistake;
 use crate::error::Cause;
 use crate::key::Key;
 use crate::operators::keyed::{KeyedStream, Untimed};
+use crate::operators::misplaced::needs_keys;
 use crate::state::{
     InTurn, KeyLogic, KeyedStep, Moment, Outputs, Ttl, WithTimers, WithTimersCodec,
 };
 use crate::time::{Timed, nanos};
 
-/// How many values of a key pass.
-#[derive(Clone, Copy)]
-struct Limit {
-    most: u64,
-    /// The length of a period. Without it the first one ends with the state of the key.
-    every: Option<i64>,
-    ttl: Option<i64>,
+/// Decides which values of a key pass; the others are dropped.
+pub trait Passing<V>: 'static {
+    /// What is remembered of a key. It has a codec.
+    type State: Default + 'static;
+    /// Whether a value passes at the time `now`: that of the value, or processing time.
+    fn passes(&self, state: &mut Self::State, value: &V, now: i64) -> bool;
 }
 
-impl Limit {
-    fn first(ttl: Option<Duration>) -> Self {
-        Limit {
-            most: 1,
-            every: None,
-            ttl: ttl.map(nanos),
-        }
-    }
-
-    fn per_period(most: u64, every: Duration) -> Self {
-        let every = Some(nanos(every));
-        Limit {
-            most,
-            every,
-            ttl: every,
-        }
-    }
+/// How many values of a key pass.
+#[derive(Clone, Copy)]
+pub struct Limit {
+    /// How many pass in a period.
+    pub most: u64,
+    /// The length of a period, nanoseconds. Without it the first one ends with the state of the key.
+    pub every: Option<i64>,
 }
 
 /// A period of a key: its start, and how many values have passed in it. [`Codecs`] know it.
 type Period = (i64, u64);
 
-/// A limit as the logic of a key.
-struct Limiting<V> {
-    limit: Limit,
-    /// Whether the items have times.
-    timed: bool,
-    types: PhantomData<fn(V)>,
+impl<V> Passing<V> for Limit {
+    type State = Period;
+
+    fn passes(&self, (begun, passed): &mut Period, _: &V, now: i64) -> bool {
+        let ended = |every: i64| now >= begun.saturating_add(every);
+        // Each period has a value: the first one begins it.
+        if *passed == 0 || self.every.is_some_and(ended) {
+            (*begun, *passed) = (now, 0);
+        }
+        let passes = *passed < self.most;
+        *passed += u64::from(passes);
+        passes
+    }
 }
 
-impl<V> Limiting<V> {
-    fn new(limit: Limit, timed: bool) -> Self {
+/// A rule as the logic of a key.
+pub struct Limiting<V, R, E> {
+    rule: R,
+    ttl: Option<i64>,
+    /// Whether the items have times.
+    timed: bool,
+    types: PhantomData<fn(V) -> E>,
+}
+
+impl<V, R, E> Limiting<V, R, E> {
+    /// Creates the logic; a key that has had no value for `ttl` nanoseconds, dropped ones included, is removed.
+    pub fn new(rule: R, ttl: Option<i64>, timed: bool) -> Self {
         Limiting {
-            limit,
+            rule,
+            ttl,
             timed,
             types: PhantomData,
         }
     }
 }
 
-impl<K: 'static, V: 'static> KeyLogic<K> for Limiting<V> {
-    type State = WithTimers<Period>;
+impl<K: 'static, V: 'static, R: Passing<V>, E: 'static> KeyLogic<K> for Limiting<V, R, E> {
+    type State = WithTimers<R::State>;
     type In = V;
     type Out = V;
-    type Error = Cause;
+    type Error = E;
 
-    fn open(&mut self, _: &K) -> Result<WithTimers<Period>, Cause> {
-        Ok(WithTimers::new((0, 0)))
+    fn open(&mut self, _: &K) -> Result<Self::State, E> {
+        Ok(WithTimers::new(R::State::default()))
     }
 
     fn on_item(
         &mut self,
         key: &K,
-        held: &mut WithTimers<Period>,
+        held: &mut Self::State,
         item: Timed<V>,
         at: Moment,
         out: &mut impl Outputs<K, V, V>,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), E> {
         let (now, ttl): (i64, fn(i64) -> Ttl) = match self.timed {
             true => (item.time, Ttl::Event),
             false => (at.processing, Ttl::Processing),
         };
-        held.touch(self.limit.ttl.map(ttl), item.time, at.processing);
-        let (begun, passed) = &mut held.state;
-        let ended = |every: i64| now >= begun.saturating_add(every);
-        // Each period has a value: the first one begins it.
-        if *passed == 0 || self.limit.every.is_some_and(ended) {
-            (*begun, *passed) = (now, 0);
-        }
-        if *passed < self.limit.most {
-            *passed += 1;
+        held.touch(self.ttl.map(ttl), item.time, at.processing);
+        if self.rule.passes(&mut held.state, &item.value, now) {
             out.result(key, item);
         }
         Ok(())
@@ -122,10 +123,10 @@ impl<K: 'static, V: 'static> KeyLogic<K> for Limiting<V> {
     fn on_due(
         &mut self,
         _: &K,
-        held: &mut WithTimers<Period>,
+        held: &mut Self::State,
         until: Moment,
         _: &mut impl Outputs<K, V, V>,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), E> {
         // There are no timers: what is due is the end of life.
         held.take_due(until);
         Ok(())
@@ -134,39 +135,63 @@ impl<K: 'static, V: 'static> KeyLogic<K> for Limiting<V> {
     fn on_end(
         &mut self,
         _: &K,
-        held: &mut WithTimers<Period>,
+        held: &mut Self::State,
         _: Moment,
         _: &mut impl Outputs<K, V, V>,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), E> {
         held.discarded = true;
         Ok(())
     }
 
-    fn next(&self, held: &WithTimers<Period>) -> Moment {
+    fn next(&self, held: &Self::State) -> Moment {
         held.next()
     }
 
-    fn is_empty(&self, held: &WithTimers<Period>) -> bool {
+    fn is_empty(&self, held: &Self::State) -> bool {
         held.discarded
     }
 
-    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<WithTimers<Period>>, Cause> {
-        Ok(Box::new(WithTimersCodec(codecs.get::<Period>()?)))
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
+        Ok(Box::new(WithTimersCodec(codecs.get::<R::State>()?)))
     }
 }
 
-/// The mistake of a limit that no value would pass.
-const NONE_PASSES: &str = "throttle passes 1 value or more";
+/// The limit of `dedupe`.
+const FIRST: Limit = Limit {
+    most: 1,
+    every: None,
+};
+
+/// The limit of `throttle`.
+fn per_period<K: Key, V: Data>(stream: &KeyedStream<K, V>, most: u64, every: Duration) -> Limit {
+    if most == 0 {
+        stream.mistake(Mistake::Usage("throttle passes 1 value or more"));
+    }
+    Limit {
+        most,
+        every: Some(nanos(every)),
+    }
+}
+
+needs_keys!(
+    dedupe<>(Option<Duration>);
+    throttle<>(u64, Duration);
+);
 
 impl<K: Key, V: Data> Untimed<K, V> {
-    fn limited(&self, kind: &'static str, limit: Limit) -> KeyedStream<K, V> {
-        let keyed = self.keyed();
-        if limit.most == 0 {
-            keyed.mistake(Mistake::Usage(NONE_PASSES));
-        }
-        keyed.keep(kind, kind, move || {
-            KeyedStep::new(kind, true, Limiting::new(limit, false))
-        })
+    /// The values that pass by a rule. Their order makes a difference.
+    pub(super) fn passing<R: Passing<V> + Clone + Send + Sync>(
+        &self,
+        kind: &'static str,
+        rule: R,
+        ttl: Option<Duration>,
+    ) -> KeyedStream<K, V> {
+        let ttl = ttl.map(nanos);
+        let made = self.keyed().keep(kind, kind, move || {
+            let logic = Limiting::<_, _, Cause>::new(rule.clone(), ttl, false);
+            KeyedStep::new(kind, true, logic)
+        });
+        made.in_order()
     }
 
     /// Passes on the first value of each key, and drops the others.
@@ -191,7 +216,7 @@ impl<K: Key, V: Data> Untimed<K, V> {
     /// ```
     #[must_use]
     pub fn dedupe(&self, ttl: Option<Duration>) -> KeyedStream<K, V> {
-        self.limited("dedupe", Limit::first(ttl))
+        self.passing("dedupe", FIRST, ttl)
     }
 
     /// Passes on at most `most` values of each key in a period, and drops the others.
@@ -219,17 +244,22 @@ impl<K: Key, V: Data> Untimed<K, V> {
     /// ```
     #[must_use]
     pub fn throttle(&self, most: u64, every: Duration) -> KeyedStream<K, V> {
-        self.limited("throttle", Limit::per_period(most, every))
+        let limit = per_period(&self.keyed(), most, every);
+        self.passing("throttle", limit, Some(every))
     }
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    fn limited_in_time(&self, kind: &'static str, limit: Limit) -> KeyedStream<K, Timed<V>> {
-        if limit.most == 0 {
-            self.mistake(Mistake::Usage(NONE_PASSES));
-        }
+    /// The values that pass by a rule, which follows event time.
+    pub(super) fn passing_in_time<R: Passing<V> + Clone + Send + Sync>(
+        &self,
+        kind: &'static str,
+        rule: R,
+        ttl: Option<Duration>,
+    ) -> KeyedStream<K, Timed<V>> {
+        let ttl = ttl.map(nanos);
         let (passed, _) = self.keep_timed((kind, false), kind, move || {
-            let logic = Limiting::new(limit, true);
+            let logic = Limiting::new(rule.clone(), ttl, true);
             KeyedStep::new(kind, true, InTurn::after_timers(logic, V::clone))
         });
         passed
@@ -260,7 +290,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// ```
     #[must_use]
     pub fn dedupe(&self, ttl: Option<Duration>) -> KeyedStream<K, Timed<V>> {
-        self.limited_in_time("dedupe", Limit::first(ttl))
+        self.passing_in_time("dedupe", FIRST, ttl)
     }
 
     /// Passes on at most `most` values of each key in a period, and drops the others.
@@ -291,6 +321,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// ```
     #[must_use]
     pub fn throttle(&self, most: u64, every: Duration) -> KeyedStream<K, Timed<V>> {
-        self.limited_in_time("throttle", Limit::per_period(most, every))
+        let limit = per_period(self, most, every);
+        self.passing_in_time("throttle", limit, Some(every))
     }
 }

@@ -51,9 +51,8 @@ use std::time::Duration;
 use crate::batch::Data;
 use crate::join::{Join, JoinAll, JoinKind};
 use crate::key::Key;
-use crate::operators::keyed::{Emit, Untimed};
+use crate::operators::keyed::Untimed;
 use crate::policy::OnError;
-use crate::stream::Stream;
 use crate::time::EventTime;
 use crate::window::{Window, Windows};
 
@@ -103,35 +102,35 @@ macro_rules! misplaced {
         #[doc(hidden)]
         pub fn $verb<$($generic,)* This>(&self, $(_: $type),*) -> This::Out
         where
-            This: $bound,
-            Self: Is<This>,
+            This: $crate::operators::misplaced::$bound,
+            Self: $crate::operators::misplaced::Is<This>,
         {
             This::out()
         }
     )+};
 }
 
-impl<T: Data> Stream<T> {
-    misplaced!(HasKeys:
-        count<>(Emit);
-        sum<>(Emit);
-        min<>(Emit);
-        max<>(Emit);
-        mean<>(Emit);
-        dedupe<>(Option<Duration>);
-        throttle<>(u64, Duration);
-        window<>(&str, Window);
-        window_by<W>(&str, W);
-        join<R>(&str, R, Join);
-        join_windows<R>(&str, R, Window, JoinKind);
-        join_all<R>(&str, R, JoinAll);
-        stateful_with<M>(&str, Option<Duration>, M);
-        stateful_in_order<M>(&str, Option<Duration>, M);
-        reduce<>(&str, Emit, impl Fn(T, T) -> T);
-        fold<A>(&str, Emit, A, impl Fn(&mut A, T));
-        stateful<S, I>(&str, impl Fn(&T) -> S, impl Fn(&mut S, &T, T) -> I);
-    );
+pub(crate) use misplaced;
+
+/// The verbs of a module that are verbs of keyed streams, for calls on a stream without keys. `T` is the type of its items.
+macro_rules! needs_keys {
+    ($($verbs:tt)+) => {
+        impl<T: $crate::batch::Data> $crate::stream::Stream<T> {
+            $crate::operators::misplaced::misplaced!(HasKeys: $($verbs)+);
+        }
+    };
 }
+
+pub(crate) use needs_keys;
+
+// Windows and joins are used here, and so do not use this module.
+needs_keys!(
+    window<>(&str, Window);
+    window_by<W>(&str, W);
+    join<R>(&str, R, Join);
+    join_windows<R>(&str, R, Window, JoinKind);
+    join_all<R>(&str, R, JoinAll);
+);
 
 impl<K: Key, V: Data> Untimed<K, V> {
     misplaced!(HasTimes:

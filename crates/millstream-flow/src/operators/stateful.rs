@@ -24,11 +24,18 @@ use crate::batch::Data;
 use crate::error::{Cause, Failure};
 use crate::key::Key;
 use crate::operators::keyed::{KeyedStream, Untimed};
+use crate::operators::misplaced::needs_keys;
 use crate::operators::window::Outcome;
 use crate::policy::{OnError, Policy};
 use crate::state::{ByLogic, InTurn, KeyedStep, Logic, Plain, Ttl};
 use crate::step::{Context, Stateful, Step};
 use crate::time::{Timed, nanos};
+
+needs_keys!(
+    stateful_with<M>(&str, Option<Duration>, M);
+    stateful_in_order<M>(&str, Option<Duration>, M);
+    stateful<S, I>(&str, impl Fn(&T) -> S, impl Fn(&mut S, &T, T) -> I);
+);
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
     /// Calls `f` with the state of the key, the key and the value, and passes on each item that it returns.
@@ -64,7 +71,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         f: impl Fn(&mut S, &K, V) -> I + Send + Sync + 'static,
     ) -> KeyedStream<K, U> {
         let (init, f) = (Arc::new(init), Arc::new(f));
-        self.keep("stateful", name, move || {
+        let made = self.keep("stateful", name, move || {
             let (init, f) = (Arc::clone(&init), Arc::clone(&f));
             PlainStep {
                 states: Plain::default(),
@@ -78,7 +85,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
                 },
                 on_end: |_: &mut S, _: &K, _: &mut Vec<(K, U)>| {},
             }
-        })
+        });
+        made.in_order()
     }
 
     /// As [`stateful`](Self::stateful), with a function that may fail.
@@ -137,7 +145,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
                 policy: making.policy(&on_error)?,
             })
         });
-        made.settles_by(&settles)
+        made.in_order().settles_by(&settles)
     }
 }
 
@@ -187,11 +195,12 @@ impl<K: Key, V: Data> Untimed<K, V> {
     ) -> KeyedStream<K, L::Out> {
         let (make, called) = (Arc::new(make), name.to_owned());
         let ttl = ttl.map(|ttl| Ttl::Processing(nanos(ttl)));
-        self.keyed().keep("stateful", name, move || {
+        let made = self.keyed().keep("stateful", name, move || {
             let make = Arc::clone(&make);
             let logic = ByLogic::new(move |key: &K| make(key), ttl, false);
             KeyedStep::new(&called, true, logic)
-        })
+        });
+        made.in_order()
     }
 }
 

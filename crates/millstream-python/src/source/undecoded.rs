@@ -1,6 +1,6 @@
 //! Input that a source written in Python could not decode: the step after the source that applies its `on_error`.
 //!
-//! Such a source, which has the attribute `_undecoded`, puts a `millstream._adapter.undecoded.Undecoded` in the
+//! Such a source, which has the attribute `_undecoded`, puts a `millstream._connectors.adapter.undecoded.Undecoded` in the
 //! place of the item. The step removes it: no step of the user receives one.
 
 use millstream_flow::step::{Context, Step};
@@ -92,5 +92,5 @@ impl Step<PyBatch, PyBatch> for UndecodedStep {
 /// The class of the markers.
 fn marker(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static MARKER: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    MARKER.import(py, "millstream._adapter.undecoded", "Undecoded")
+    MARKER.import(py, "millstream._connectors.adapter.undecoded", "Undecoded")
 }

@@ -496,11 +496,12 @@ impl<K: Key, V: Data> Untimed<K, V> {
         self.keyed().derive(row::<O::Row>);
         let (first, rest) = others.rows(&self.keyed());
         let called = name.to_owned();
-        first.merge(&rest).keep("join_all", name, move || {
+        let joined = first.merge(&rest).keep("join_all", name, move || {
             let types = std::marker::PhantomData;
             let timed = false;
             KeyedStep::new(&called, true, AllLogic::<O::Row> { how, timed, types })
-        })
+        });
+        joined.in_order()
     }
 }
 

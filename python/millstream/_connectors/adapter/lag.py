@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from .._errors.flow import FlowUsageError
+from ..._errors.flow import FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

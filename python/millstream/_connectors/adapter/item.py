@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic
 
-from .._values.types import T_co
+from ..._values.types import T_co
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

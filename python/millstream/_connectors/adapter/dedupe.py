@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from .._errors.flow import FlowUsageError, show
-from .._values.durations import nanos
-from .._values.fields import field
+from ..._errors.flow import FlowUsageError, show
+from ..._values.durations import nanos
+from ..._values.fields import field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import Any
 
-    from .._millstream import KeyContext
-    from .._streams.streams import Stream
-    from .._values.durations import Seconds
-    from .._values.types import U
+    from ..._millstream import KeyContext
+    from ..._streams.streams import Stream
+    from ..._values.durations import Seconds
+    from ..._values.types import U
 
 __all__ = ["Dedupe", "deduplicated"]
 

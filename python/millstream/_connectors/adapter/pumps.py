@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 
-from .._errors.flow import FlowError
+from ..._errors.flow import FlowError
 from .buffer import Buffer, WrongItem
 from .loop import event_loop
 

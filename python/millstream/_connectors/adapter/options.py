@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._connectors.durable import Keep
-    from .._values.backoff import Backoff
+    from ..._values.backoff import Backoff
+    from ..durable import Keep
     from .dedupe import Dedupe
 
 __all__ = ["BUFFER_BYTES", "BUFFER_ITEMS", "Options"]

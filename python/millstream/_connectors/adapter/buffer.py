@@ -9,7 +9,7 @@ from __future__ import annotations
 from sys import getsizeof
 from threading import Lock
 
-from .._errors.flow import show
+from ..._errors.flow import show
 from .item import At
 
 TYPE_CHECKING = False

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Generic, ParamSpec
 
-from .._connectors.durable import durable as recorded, retention_of
-from .._connectors.io import Source
-from .._errors.flow import FlowUsageError, show
-from .._values.backoff import Backoff
-from .._values.types import T_co
+from ..._errors.flow import FlowUsageError, show
+from ..._values.backoff import Backoff
+from ..._values.types import T_co
+from ..durable import durable as recorded, retention_of
+from ..io import Source
 from .dedupe import Dedupe, deduplicated
 from .options import BUFFER_BYTES, BUFFER_ITEMS, Options
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
     from typing import Any, Literal, Protocol, overload
 
-    from .._connectors.durable import Keep
-    from .._millstream import SourceIo
-    from .._streams.streams import Stream
-    from .._values.types import AnySource, U
+    from ..._millstream import SourceIo
+    from ..._streams.streams import Stream
+    from ..._values.types import AnySource, U
+    from ..durable import Keep
     from .item import At
     from .reader import Reader
 

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from time import monotonic
 
-from .._errors.flow import show
+from ..._errors.flow import show
 from .acks import Acks
 from .buffer import Buffer
 from .lag import REPORTER
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextvars import Context
     from typing import Any
 
-    from .._millstream import SourceIo
+    from ..._millstream import SourceIo
     from .acks import Ack
     from .options import Options
 

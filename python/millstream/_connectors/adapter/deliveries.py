@@ -16,9 +16,9 @@ from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
-from .._errors.delivery import verdict
-from .._errors.flow import FlowError
-from .._values.backoff import Backoff
+from ..._errors.delivery import verdict
+from ..._errors.flow import FlowError
+from ..._values.backoff import Backoff
 from .declare import SourceFunction, source
 from .item import At
 

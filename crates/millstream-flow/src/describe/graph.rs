@@ -17,11 +17,11 @@ use crate::checkpoint::{
 use crate::dataflow::build::Root;
 use crate::dataflow::plan::Plan;
 use crate::describe::gathered::Gathered;
-use crate::node::meeting::{self, Order};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
 use crate::input::Input;
 use crate::letters::SinkLetters;
+use crate::node::meeting::{self, Order};
 use crate::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::policy::OnError;
 use crate::rehearsal::Rehearsal;

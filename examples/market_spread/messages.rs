@@ -205,7 +205,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_poison_message_is_told_by_length_and_type() {
+    fn a_poison_message_is_reported_by_length_and_type() {
         assert_eq!(
             Quote::decode(&order(1)).unwrap_err(),
             "a quote must have 42 bytes, and this message has 53"

@@ -50,7 +50,7 @@ def test_a_mistake_raises_where_it_is_made(name: str) -> None:
         make()
 
 
-def test_a_stream_nobody_reads() -> None:
+def test_a_stream_without_a_reader() -> None:
     unread = stream()
     flow = ms.Flow("f")
     flow.source("in", testing.items([1])).map(str, name="lost")

@@ -69,7 +69,7 @@ def test_what_fails_is_all_values_of_the_key() -> None:
     assert [(letter.key, letter.item) for letter in letters] == [(1, [3, -1, 5])]
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_errors_with_a_remedy() -> None:
     class Item:
         def on_item(self, key: int, value: int) -> None: ...
 

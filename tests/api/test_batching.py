@@ -23,7 +23,7 @@ def test_lists_of_at_most_so_many(most: int, batch: int) -> None:
         assert [n for k, n in keyed if k == key] == [own[at : at + most] for at in range(0, 10, most)]
 
 
-def test_a_list_waits_no_longer_than_it_is_told() -> None:
+def test_a_list_waits_no_longer_than_its_timeout() -> None:
     clock = testing.clock()
     script = [1, testing.advance(clock, 4), 2, testing.advance(clock, 4), 3, testing.advance(clock, 60), 4, 5]
     for workers in (1, 2):
@@ -123,7 +123,7 @@ def test_calls_are_made_again_and_given_up_in_the_end() -> None:
     assert raised.value.key == "'2'" and isinstance(raised.value.__cause__, ConnectionError)
 
 
-def test_no_thread_is_left_behind() -> None:
+def test_no_thread_remains() -> None:
     async def fails(n: int) -> int:
         raise ValueError(n)
 
@@ -137,7 +137,7 @@ def test_no_thread_is_left_behind() -> None:
     assert not [thread for thread in threading.enumerate() if "map_async" in thread.name]
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_errors_with_a_remedy() -> None:
     numbers = ms.Flow("mistakes").source("in", testing.items([1]))
     cases: list[Any] = [
         (lambda: numbers.collect(max=0), "max is a number of values, 1 or more, not 0"),

@@ -126,7 +126,7 @@ def test_dead_letters_of_two_steps_in_an_external_system_are_there_once(tmp_path
     assert sorted(item for _, item in rows) == sorted(BAD * 2)
 
 
-def test_a_dead_letter_sink_that_is_gone_is_told_until_it_is_forgotten(tmp_path: Path) -> None:
+def test_a_removed_dead_letter_sink_is_reported_until_it_is_forgotten(tmp_path: Path) -> None:
     flow, _ = numbers(ms.files.write(tmp_path / "bad", encode=item_of))
     ms.run(flow, state=tmp_path / "state")
     flow = ms.Flow("numbers")

@@ -217,7 +217,7 @@ def test_failing_sink_source_and_decoder(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_skip_counts_and_goes_on(keyed: bool) -> None:
+def test_skip_counts_and_continues(keyed: bool) -> None:
     verbs: dict[str, Any] = {
         "map": lambda s, f: s.map(f, name="s", on_error="skip"),
         "filter": lambda s, f: s.filter(f, name="s", on_error="skip"),

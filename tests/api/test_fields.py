@@ -173,7 +173,7 @@ def test_neither_a_function_nor_a_field(verb: str) -> None:
         getattr(items, verb)(3)
 
 
-def test_late_values_and_dead_letters_are_whole() -> None:
+def test_late_values_and_dead_letters_are_complete() -> None:
     flow, out, late, dead = ms.Flow("f"), testing.collect(), testing.collect(), testing.collect()
     sales = [{"at": 1, "cents": 3}, {"at": 2, "cents": "4"}, {"at": 30, "cents": 5}, {"at": 4, "cents": 6}]
     timed = flow.source("in", testing.items(sales)).event_time("at").key_by(lambda sale: "all")

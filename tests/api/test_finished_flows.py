@@ -150,7 +150,7 @@ class Growing(ms.Source):
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_source_of_ones_own_goes_on_behind_its_position(tmp_path: Path, durable: bool) -> None:
+def test_a_source_of_the_user_resumes_after_its_position(tmp_path: Path, durable: bool) -> None:
     items, out = ["a", "b", "c"], ms.testing.collect()
     source: Any = Growing(items).durable() if durable else Growing(items)
     flow = ms.Flow("growing")
@@ -175,7 +175,7 @@ lines.key_by(str).count("each").sink("out", ms.files.write("{folder}/out", encod
 """
 
 
-def test_fresh_forgets_and_keeps_its_hands_off_the_state_of_others(tmp_path: Path) -> None:
+def test_fresh_forgets_its_own_state_only(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("a\na\n")
     ours, theirs = tmp_path / "ours.py", tmp_path / "theirs.py"
     ours.write_text(PROGRAM.format(name="ours", source="lines", folder=tmp_path))

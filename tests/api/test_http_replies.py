@@ -162,7 +162,7 @@ def test_a_request_without_a_reply_is_accepted_and_the_first_reply_counts() -> N
     running.wait()
 
 
-def test_a_client_that_is_gone_holds_up_no_other() -> None:
+def test_a_disconnected_client_delays_no_other() -> None:
     requests, seen, may_go_on = Requests(), threading.Event(), threading.Event()
     flow = ms.Flow("gone")
 

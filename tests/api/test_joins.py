@@ -151,7 +151,7 @@ def test_a_key_is_forgotten_after_its_time_to_live() -> None:
     assert out == [(5, 0), (15, 0), (26, None), (30, 27)]
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_errors_with_a_remedy() -> None:
     flow = ms.Flow("mistakes")
     numbers = flow.source("in", testing.items([1]))
     untimed, timed = numbers.key_by(str), numbers.event_time(lambda n: n).key_by(str)
@@ -194,7 +194,7 @@ def slow_device(**options: Any) -> tuple[list[Any], list[Any]]:
 
 
 @pytest.mark.parametrize("how", [{"within": 2}, {}, {"ttl": 50}])
-def test_a_join_goes_by_the_watermark_of_the_key(how: dict[str, Any]) -> None:
+def test_a_join_uses_the_watermark_of_the_key(how: dict[str, Any]) -> None:
     by_partition, late = slow_device(**how)
     assert late == [("b", 3), ("b", 4), ("b", 9), ("b", 20)]
     assert by_partition == [("a", (500, 501))]
@@ -219,7 +219,7 @@ def slow_device_alone(**how: Any) -> list[Any]:
     return sorted(pairs, key=str)
 
 
-def test_a_late_value_is_one_that_is_behind_its_own_key() -> None:
+def test_a_late_value_is_one_before_the_watermark_of_its_key() -> None:
     flow, out, late = ms.Flow("late"), ms.testing.collect(), ms.testing.collect()
 
     def timed(name: str, items: list[int]) -> ms.KeyedStream[str, int]:
@@ -278,7 +278,7 @@ def test_a_crash_changes_nothing_of_a_join_by_the_watermark_of_the_key(how: dict
     "how", [{"window": ms.windows.tumbling(10)}, {"within": 2}, {}, {"window": ms.windows.session(5)}]
 )
 @pytest.mark.parametrize("workers", [1, 2])
-def test_late_values_that_nobody_reads_are_told_once(
+def test_late_values_without_a_reader_are_reported_once(
     how: dict[str, Any], workers: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     flow = ms.Flow("late")

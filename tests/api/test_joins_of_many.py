@@ -167,7 +167,7 @@ def test_a_join_of_another_number_of_streams_says_so(tmp_path: Any) -> None:
         ms.run(build(2, out), state=tmp_path)
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_errors_with_a_remedy() -> None:
     keyed = ms.Flow("f").source("in", testing.items([])).key_by(int)
     for call, said in (
         (lambda: keyed.join_all("j"), "join_all joins this stream with one or more others"),

@@ -114,7 +114,7 @@ def test_numbers_and_slices(journal: ms.Journal) -> None:
         journal["1"]  # type: ignore[call-overload]
 
 
-def test_a_record_tells_what_it_is(journal: ms.Journal) -> None:
+def test_a_record_describes_itself(journal: ms.Journal) -> None:
     before = time.time_ns()
     journal.append(b"body")
     record = journal[0]
@@ -430,7 +430,7 @@ def test_damage_names_file_and_offset(tmp_path: Path) -> None:
         assert (error.path, error.offset) == (file, 8192 + 100 * 24)
 
 
-def test_a_forked_child_is_told_to_open_anew(journal: ms.Journal) -> None:
+def test_a_forked_child_must_open_again(journal: ms.Journal) -> None:
     # In a process of its own: a fork of this one would inherit its threads' locks.
     code = (
         "import os, sys, millstream as ms\n"

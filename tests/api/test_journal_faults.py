@@ -88,7 +88,7 @@ def test_a_truncated_segment_is_an_exception(before: str, tmp_path: Path) -> Non
     assert "Fatal" not in done.stderr
 
 
-def test_a_truncated_segment_is_an_exception_with_a_handler_that_came_later(tmp_path: Path) -> None:
+def test_a_truncated_segment_is_an_exception_with_a_later_handler(tmp_path: Path) -> None:
     # The next mapping of a journal puts the handler over this one.
     later = "faulthandler.enable()\nms.Journal(path / 'later').append(b'x')\n"
     done = run(PRELUDE + later + SURVIVE, tmp_path)

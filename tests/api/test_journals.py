@@ -88,7 +88,7 @@ def test_with_a_state_directory_commits_move_the_cursor(numbers: Path, tmp_path:
         assert journal.cursors() == {"flow": 11}
 
 
-def test_following_goes_on_with_what_is_appended(numbers: Path) -> None:
+def test_following_continues_with_new_records(numbers: Path) -> None:
     flow, seen = ms.Flow("follow"), []
 
     def see(number: int) -> None:

@@ -49,7 +49,7 @@ def test_a_new_logger_leaves_an_iteration_over_the_loggers_alone() -> None:
     assert logging.getLogger("millstream.flow.a_module_without_lines").parent is not None
 
 
-def test_what_nobody_listens_to_never_reaches_python(
+def test_logs_without_a_handler_never_reach_python(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from millstream._run import logs

@@ -40,7 +40,7 @@ def test_an_answer_is_asked_for_once_in_its_time() -> None:
         assert answers.pair("a") == ("a", due)
 
 
-def test_the_answer_used_longest_ago_goes_first() -> None:
+def test_the_least_recently_used_answer_is_evicted_first() -> None:
     service = Service()
     answers = cache(service, size=2)
     for key in "abacab":
@@ -122,7 +122,7 @@ def test_answers_expire_by_the_clock_of_the_run(timed: bool) -> None:
     assert out == ["a1", "a1", "a2", "a2"]
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_errors_with_a_remedy() -> None:
     stream = ms.Flow("f").source("in", testing.items([]))
     for options, said in (
         ({"size": 0}, "size is a number of answers, 1 or more, not 0"),
@@ -136,7 +136,7 @@ def test_mistakes_are_told() -> None:
         stream.inspect_debug("")
 
 
-def test_inspect_debug_tells_epoch_worker_key_and_item(tmp_path: Any, capfd: Any, caplog: Any) -> None:
+def test_inspect_debug_shows_epoch_worker_key_and_item(tmp_path: Any, capfd: Any, caplog: Any) -> None:
     lines: list[str] = []
 
     def build(out: list[Any]) -> ms.Flow:
@@ -166,7 +166,7 @@ def test_inspect_debug_tells_epoch_worker_key_and_item(tmp_path: Any, capfd: Any
     assert 1 <= epoch[0] == epoch[1] < epoch[2] == epoch[3]
 
 
-def test_inspect_debug_tells_the_worker() -> None:
+def test_inspect_debug_shows_the_worker() -> None:
     flow, lines = ms.Flow("debug"), []
     keyed = flow.source("in", testing.items(range(50))).key_by(lambda n: n).count("each")
     keyed.inspect_debug("w", to=lines.append).sink("out", testing.discard())

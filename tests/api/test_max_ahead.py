@@ -50,7 +50,7 @@ def test_datetimes() -> None:
     assert out == [1] and [letter.item["at"] for letter in dead] == [now + timedelta(days=400)]
 
 
-def test_the_clock_of_the_run_goes_on() -> None:
+def test_the_clock_of_the_run_continues() -> None:
     clock, dead = testing.clock(0), testing.collect()
     flow, out = ms.Flow("f"), testing.collect()
     script = [5, 100, testing.advance(clock, 95), 100]

@@ -51,7 +51,7 @@ def objects() -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("kind", "verb"), PLACES)
-def test_a_misplaced_verb_is_told_its_place(kind: str, verb: str) -> None:
+def test_a_misplaced_verb_names_its_place(kind: str, verb: str) -> None:
     with pytest.raises(AttributeError) as raised:
         getattr(objects()[kind], verb)
     assert str(raised.value) == f"'{kind}' object has no attribute '{verb}': {PLACES[kind, verb]}"

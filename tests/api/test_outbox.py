@@ -610,7 +610,7 @@ class Answer(Exception):
         self.response = type("Response", (), {"status_code": status})()
 
 
-def test_errors_of_the_usual_clients_are_told_apart(tmp_path: Path) -> None:
+def test_errors_of_the_usual_clients_are_distinguished(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx")
     from urllib.error import HTTPError, URLError
 

@@ -32,7 +32,7 @@ def configured(tmp_path: Path, text: str) -> ms.Queues:
     return ms.Queues(tmp_path / "queues", sync="never", config=config)
 
 
-def test_items_come_out_as_they_went_in(queues: ms.Queues) -> None:
+def test_items_are_read_as_they_were_written(queues: ms.Queues) -> None:
     queue = queues["q"]
     queue.put(b"bytes")
     queue.put("text")

@@ -174,7 +174,7 @@ def test_new_keys_are_saved_once(tmp_path: Path, first: int) -> None:
     assert written[4:] == [501] * 11 + [1]
 
 
-def test_states_are_right_behind_epochs_that_saved_all_or_some(tmp_path: Any) -> None:
+def test_states_are_right_after_epochs_that_saved_all_or_some(tmp_path: Any) -> None:
     few, many = [3, 5, 8], range(300)
     numbers = [key for turn in range(40) for key in (many if turn // 10 % 2 == 0 else few)]
 

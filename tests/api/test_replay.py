@@ -91,7 +91,7 @@ def journal_time(path: Path, sequence: int) -> datetime:
         (["--replay", "a", "--replay", "b"], 2, "one state directory, or SOURCE=DIR for each"),
     ],
 )
-def test_what_cannot_be_replayed_is_said_in_one_line(
+def test_what_cannot_be_replayed_is_reported_in_one_line(
     flow: Path, tmp_path: Path, options: list[str], code: int, said: str
 ) -> None:
     done = millstream("run", flow, *options)

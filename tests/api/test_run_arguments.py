@@ -137,7 +137,7 @@ BAD: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_does_not_fit_is_told(case: str, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_an_error(case: str, tmp_path: Path) -> None:
     arguments, says = BAD[case]
     ended = run(tmp_path, *arguments)
     assert ended.returncode == 2 and says in ended.stderr, ended

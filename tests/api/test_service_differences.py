@@ -108,7 +108,7 @@ def test_a_rule_changes_from_here_on_by_a_snapshot_or_as_an_input(tmp_path: Path
         assert fees(tmp_path / "ruled") == [100, 300, 310, 340]
 
 
-def test_a_component_that_is_no_function_of_its_inputs_is_told(tmp_path: Path) -> None:
+def test_a_component_that_is_no_function_of_its_inputs_is_reported(tmp_path: Path) -> None:
     starts: list[int] = []
 
     class Counting(OnePercent):

@@ -58,7 +58,7 @@ def test_the_desk_in_rust_is_the_example() -> None:
     )
 
 
-def test_the_desk_in_rust_goes_on_where_it_was_killed(rust_examples: Path, tmp_path: Path) -> None:
+def test_the_desk_in_rust_resumes_where_it_was_killed(rust_examples: Path, tmp_path: Path) -> None:
     program = rust_examples / "desk"
     export = [sys.executable, "-m", "millstream", "service", "export", "replies"]
     for life in (1, 2):

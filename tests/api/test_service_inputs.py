@@ -322,7 +322,7 @@ def test_an_interface_whose_calls_cannot_be_recorded(method: Any, text: str, tmp
     assert not (tmp_path / "orders").exists()
 
 
-def test_an_interface_that_is_wrong_is_told_with_the_component(tmp_path: Path) -> None:
+def test_a_wrong_interface_is_reported_with_the_component(tmp_path: Path) -> None:
     class Odd(Protocol):
         def place(self, *ids: str) -> None: ...
 

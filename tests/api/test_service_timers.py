@@ -213,6 +213,6 @@ def test_a_test_as_data_says_until_when_a_service_is_down(tmp_path: Path) -> Non
         ({"at": "18:00", "zone": "Mars/Base"}, "Mars/Base: this machine knows no such time zone"),
     ],
 )
-def test_what_is_no_time_is_refused_where_it_stands(arguments: dict[str, object], message: str) -> None:
+def test_what_is_no_time_is_refused_with_its_place(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ServiceError, match=message):
         every(**arguments)  # type: ignore[arg-type]

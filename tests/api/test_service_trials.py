@@ -76,7 +76,7 @@ def text(calls: list[str]) -> list[str]:
     return [" ".join(call.split()) for call in calls]
 
 
-def test_timers_fire_while_time_goes_on() -> None:
+def test_timers_fire_while_time_advances() -> None:
     trial = Trial(Meter, START)
     trial.advance(0.5)
     assert trial.take() == []

@@ -166,7 +166,7 @@ def test_history_finds_journals_by_their_identity(tmp_path: Path, monkeypatch: p
 # The fixtures, in another place than they were made in.
 
 
-def test_a_recorded_service_goes_on_under_another_path(tmp_path: Path) -> None:
+def test_a_recorded_service_resumes_under_another_path(tmp_path: Path) -> None:
     kept = unpacked(tmp_path, "single")
     with ms.Journal(kept / "dead", "r") as dead:
         letters = len(dead)
@@ -206,7 +206,7 @@ def test_recorded_timers_are_known_by_their_names(tmp_path: Path) -> None:
     assert int(after[-1]["beats"]) + int(after[-1]["tocks"]) - alarms * 999_999 == len(after)
 
 
-def test_a_recorded_service_of_several_inputs_goes_on_under_another_path(tmp_path: Path) -> None:
+def test_a_recorded_service_of_several_inputs_resumes_under_another_path(tmp_path: Path) -> None:
     kept = unpacked(tmp_path, "several")
     before = texts(kept / "out")
     for turn in range(3):
@@ -258,7 +258,9 @@ def test_timers_come_and_go(tmp_path: Path) -> None:
     assert len(booked) == 4  # the fifth entry is quiet
 
 
-def test_ticks_that_a_snapshot_is_without_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ticks_missing_from_a_snapshot_are_reported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     book(source, 1, 2, 3)
     drain(desk.Ledger, source, out, rebuild="snapshot")
@@ -424,7 +426,7 @@ def test_records_that_were_never_taken_are_missed(tmp_path: Path) -> None:
         drain(Quiet, source, out, rebuild="nothing")
 
 
-def test_a_cursor_tells_how_far_a_service_is_behind(tmp_path: Path) -> None:
+def test_a_cursor_shows_the_lag_of_a_service(tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     fill(source, 100)
     drain(Quiet, source, out, rebuild="nothing")

@@ -381,7 +381,7 @@ def test_a_state_comes_back_from_where_one_says(tmp_path: Path, rebuild: str, re
     assert found[4] == "accepted:\n  id: A-4\n  total: 10\n"
 
 
-def test_a_component_that_cannot_be_rebuilt_so_is_told_why(tmp_path: Path) -> None:
+def test_a_component_that_cannot_be_rebuilt_names_the_cause(tmp_path: Path) -> None:
     ms.publisher(Orders, tmp_path / "orders").place(order())
     paths = {"inputs": tmp_path / "orders", "out": tmp_path / "replies"}
     with pytest.raises(ms.ServiceError, match=r"Desk has no snapshot\(\), which rebuild='snapshot' needs"):
@@ -398,7 +398,7 @@ def test_a_component_that_cannot_be_rebuilt_so_is_told_why(tmp_path: Path) -> No
         ms.serve(Keeping, tmp_path / "orders", rebuild="snapshot", drain=True)
 
 
-def test_a_state_that_cannot_be_kept_or_taken_back_is_told_with_its_own_exception(tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_saved_or_restored_raises_its_own_exception(tmp_path: Path) -> None:
     class Unkept(Keeping):
         def snapshot(self) -> object:
             return lambda: None

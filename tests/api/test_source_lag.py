@@ -62,6 +62,6 @@ def test_a_wrong_lag_is_an_error(lag: dict[str, Any], kind: type[Exception]) -> 
     assert lags(wrong) == []
 
 
-def test_there_is_no_lag_outside_of_a_source() -> None:
+def test_there_is_no_lag_without_a_source() -> None:
     with pytest.raises(ms.FlowUsageError, match="is called by a function with ms.source"):
         ms.report_lag(records=1)

@@ -55,7 +55,7 @@ def test_states_are_shown_as_python_shows_them(state: Path) -> None:
     assert [(step["name"], step["keys"]) for step in report["steps"]] == [("count", 2), ("see", 2)]
 
 
-def test_the_rust_program_says_who_shows_a_pickle(state: Path, run: Any) -> None:
+def test_the_rust_program_names_what_shows_a_pickle(state: Path, run: Any) -> None:
     told = run("state", "get", state, "see", "to")
     assert told.returncode == 0 and told.stdout.startswith('"to": pickle, '), told
     assert "the command millstream of the Python package" in told.stdout

@@ -114,7 +114,7 @@ def quoted(n: int, account: "Account") -> None: ...
 
 
 @pytest.mark.parametrize("f", [wallaroo, annotated, quoted])
-def test_arguments_in_the_order_of_wallaroo_are_told(f: Any) -> None:
+def test_arguments_in_the_order_of_wallaroo_are_an_error(f: Any) -> None:
     _, stream = keyed([1])
     first = "item, state" if f is wallaroo else "n, account"
     wanted = ", ".join(reversed(first.split(", ")))

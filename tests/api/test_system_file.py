@@ -242,7 +242,7 @@ def test_a_gateway_has_the_external_inputs_and_the_outputs(folder: Path) -> None
     assert "gateway" not in system.processes[1].order(system)
 
 
-def test_a_gateway_may_be_told_what_it_serves(folder: Path) -> None:
+def test_a_gateway_may_be_given_what_it_serves(folder: Path) -> None:
     (folder / "token").write_text("x")
     text = """
         [gateway]

@@ -315,7 +315,7 @@ class Heartbeat:
         ctx.set_timer(at)
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_errors_with_a_remedy() -> None:
     flow = ms.Flow("mistakes")
     plain = flow.source("in", testing.items(range(10)))
     timed = plain.event_time(lambda n: n)

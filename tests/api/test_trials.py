@@ -21,7 +21,7 @@ def from_outside(steps: Any) -> ms.Flow:
     return flow
 
 
-def test_nothing_outside_is_touched() -> None:
+def test_other_directories_are_untouched() -> None:
     flow = from_outside(lambda words: words.map(str.upper))
     assert ms.testing.run_all(flow, {"words": ["to", "be"]}) == {"out": ["TO", "BE"]}
     assert ms.testing.run_all(flow, {"words": [b"or"]}, workers=2) == {"out": ["OR"]}
@@ -41,7 +41,7 @@ def test_each_sink_is_there_by_its_name_and_dead_letters_too() -> None:
     assert [letter.item for letter in outputs["int.dead_letters"]] == ["x"]
 
 
-def test_what_is_not_in_the_flow_is_said() -> None:
+def test_what_is_not_in_the_flow_is_reported() -> None:
     flow = from_outside(lambda words: words)
     with pytest.raises(ms.FlowUsageError, match='no source "lines"; it has words'):
         ms.testing.run_all(flow, {"lines": []})
@@ -137,7 +137,7 @@ def test_logic_that_forgets_something_is_found() -> None:
     assert re.search(r"\('(w.)', 1\)\) and was \('\1', \('\1', .\)\)$", said), said
 
 
-def test_state_outside_of_the_flow_is_found() -> None:
+def test_state_shared_with_the_program_is_found() -> None:
     with pytest.raises(AssertionError, match='a crash before commit . changes the results: output "out"'):
         trial(Outside)
 
@@ -166,7 +166,7 @@ def test_several_sources_are_compared_without_order() -> None:
     assert ms.testing.crash_everywhere(flow, inputs) > 3 * 5
 
 
-def test_the_clock_goes_back_to_where_it_was_at_the_commit() -> None:
+def test_the_clock_returns_to_its_time_at_the_commit() -> None:
     clock = ms.testing.clock(100)
     script = ["a", ms.testing.advance(clock, 5), "b", ms.testing.advance(clock, 5), "c"]
     flow = from_outside(lambda words: words.map(lambda word: (word, clock.time())))

@@ -97,7 +97,7 @@ def started(module: ModuleType, state: Path, source: str, timed: bool) -> None:
 
 @BOTH
 @pytest.mark.parametrize("factory", ["Stats", "lambda: Stats()"])
-def test_an_attribute_that_was_gained_is_told_at_the_start(
+def test_an_added_attribute_is_reported_at_the_start(
     module: ModuleType, tmp_path: Path, timed: bool, factory: str
 ) -> None:
     started(module, tmp_path / "s", FIRST, timed)
@@ -218,7 +218,7 @@ def test_a_fold_is_migrated_too(tmp_path: Path) -> None:
         ({"migrate": 3}, "takes a function"),
     ],
 )
-def test_mistakes_are_told(options: Any, words: str) -> None:
+def test_mistakes_are_errors_with_a_remedy(options: Any, words: str) -> None:
     flow = ms.Flow("wrong")
     keyed = flow.source("in", testing.items([1])).key_by(str)
     with pytest.raises(ms.FlowUsageError, match=words):

@@ -109,7 +109,7 @@ def second_run(
 
 @EACH_WINDOW
 @pytest.mark.parametrize("verb", ["fold", "aggregate"])
-def test_an_attribute_that_was_gained_is_told_at_the_start(
+def test_an_added_attribute_is_reported_at_the_start(
     module: ModuleType, tmp_path: Path, window: Any, options: Any, verb: str
 ) -> None:
     first_run(module, tmp_path / "s", FIRST, window, verb, options)

@@ -191,7 +191,7 @@ def test_a_clock_of_ones_own_survives_a_crash_at_every_commit() -> None:
     assert testing.crash_everywhere(flow) > 30
 
 
-def test_a_clock_goes_on_without_items_and_gives_datetimes() -> None:
+def test_a_clock_advances_without_items_and_returns_datetimes() -> None:
     class Now:
         def on_item(self, item: Item, now: float) -> tuple[datetime, None]:
             return datetime.fromtimestamp(item[1], timezone.utc), None
@@ -227,7 +227,7 @@ def test_a_clock_that_fails_names_step_and_item_or_skips_it() -> None:
 
 @pytest.mark.parametrize("read", [False, True])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_late_items_that_nobody_reads_are_told_once(read: bool, workers: int, caplog: Any) -> None:
+def test_late_items_without_a_reader_are_reported_once(read: bool, workers: int, caplog: Any) -> None:
     flow = ms.Flow("late")
     result = timed(flow, items(2)).window("tens", windows.tumbling(10)).count()
     result.sink("out", testing.collect())
@@ -240,7 +240,7 @@ def test_late_items_that_nobody_reads_are_told_once(read: bool, workers: int, ca
     assert read or ('step "tens"' in lines[0] and "`late`" in lines[0])
 
 
-def test_a_branch_that_nobody_reads_says_nothing(caplog: Any) -> None:
+def test_a_branch_without_a_reader_is_silent(caplog: Any) -> None:
     flow = ms.Flow("branch")
     yes, _ = flow.source("in", testing.items(range(10))).branch(lambda n: n % 2 == 0)
     yes.sink("out", testing.collect())
@@ -269,7 +269,7 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("window", "options", "words"), MISTAKES)
-def test_mistakes_are_told(window: Any, options: dict[str, Any], words: str) -> None:
+def test_mistakes_are_errors_with_a_remedy(window: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ms.FlowUsageError, match=words):
         timed(ms.Flow("wrong"), []).window("w", window, **options)
 

@@ -203,7 +203,7 @@ def test_aggregates_give_what_plain_python_gives(verb: str, length: int) -> None
 
 
 @pytest.mark.parametrize("verb", PLAIN)
-def test_panes_give_what_whole_windows_give(verb: str) -> None:
+def test_panes_equal_complete_windows(verb: str) -> None:
     values = [random.Random(1).randrange(1, 50) for _ in range(60)]
     flow, out = ms.Flow("panes"), testing.collect()
     timed = flow.source("in", testing.items(list(enumerate(values)), 7)).event_time(lambda v: v[0])
@@ -286,7 +286,7 @@ def test_a_failing_function_names_the_key_and_loses_nothing_else() -> None:
     assert report.step("tens")["skipped"] == 2
 
 
-def test_a_failing_result_is_told_at_the_end_too() -> None:
+def test_a_failing_result_is_reported_at_the_end_too() -> None:
     def result(acc: int, bounds: windows.Bounds) -> int:
         if bounds.start == 10:
             raise ValueError("ten")
@@ -301,7 +301,7 @@ def test_a_failing_result_is_told_at_the_end_too() -> None:
     assert [(letter.key, letter.item, str(letter.error)) for letter in bad] == [("k", None, "ten")]
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_errors_with_a_remedy() -> None:
     flow = ms.Flow("mistakes")
     numbers = flow.source("in", testing.items([1]))
     untimed, timed = numbers.key_by(str), numbers.event_time(lambda n: n).key_by(str)

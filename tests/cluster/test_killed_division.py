@@ -137,7 +137,7 @@ def test_a_killed_state_is_scaled_and_loses_nothing(
     assert output(Path("out.txt")) == expected(folder)
 
 
-def test_a_killed_state_is_scaled_without_the_output_of_a_process_that_is_gone(
+def test_a_killed_state_is_scaled_without_the_output_of_a_removed_process(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["scale", "state", "--processes", "1", "--leave-output"]) == 0

@@ -134,7 +134,7 @@ def test_an_upgrade_of_one_machine_after_the_other_waits_for_the_last(machines: 
     assert sum(count for line, count in found.items() if line.endswith("v1 1")) <= before
 
 
-def test_a_name_of_the_version_stands_for_the_sources(machines: Machines) -> None:
+def test_a_name_of_the_version_replaces_the_sources(machines: Machines) -> None:
     first = machines.start(0, machines.install(0, version="7"))
     first.said("waiting for")
     second = machines.start(1, machines.install(1, step="v2", rate=2, version="8"), "--meet-within", "10s")

@@ -136,7 +136,7 @@ def test_the_error_of_a_refused_message_names_it(broker: Broker, tmp_path: Path,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_item_that_is_no_message_goes_to_the_policy(broker: Broker, tmp_path: Path, way: str) -> None:
+def test_an_item_that_is_no_message_is_left_to_the_policy(broker: Broker, tmp_path: Path, way: str) -> None:
     topic = broker.create(f"no-message-{way.replace(' ', '-')}")
     letters = ms.testing.collect()
     items = ["a", 5, "\ud800", b"x" * 2_000_000, None, b"b"]

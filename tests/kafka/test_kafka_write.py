@@ -77,7 +77,7 @@ def java_partition(key: bytes, partitions: int) -> int:
     return ((value ^ value >> 15) & 0x7FFFFFFF) % partitions
 
 
-def test_a_message_that_was_read_goes_to_the_topic_of_the_sink(broker: Broker, tmp_path: Path) -> None:
+def test_a_message_that_was_read_is_written_to_the_topic_of_the_sink(broker: Broker, tmp_path: Path) -> None:
     source, target = broker.create("copied.from", partitions=3), broker.create("copied.to")
     send(["a", "b"], ms.kafka.write(broker.servers, source, key=str))
     flow = ms.Flow("copy")

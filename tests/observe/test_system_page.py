@@ -146,7 +146,7 @@ def test_each_service_of_a_system_is_shown(folder: Path, tab: Tab) -> None:
         server.stop()
 
 
-def test_a_process_that_stays_down_is_the_first_thing_said(folder: Path) -> None:
+def test_a_process_that_stays_down_is_reported_first(folder: Path) -> None:
     publish(folder, 1)
     broken = SYSTEM.replace("summing_parts.py:Doubler", "summing_parts.py:Missing")
     (folder / "desk.toml").write_text(broken)

@@ -262,7 +262,7 @@ def test_a_slot_of_another_is_not_taken(items: Database, tmp_path: Path) -> None
     continuing.stop()
 
 
-def test_a_copy_of_the_state_directory_that_is_behind(items: Database, tmp_path: Path) -> None:
+def test_an_older_copy_of_the_state_directory(items: Database, tmp_path: Path) -> None:
     import shutil
 
     reading = Reading(tmp_path, items)

@@ -105,7 +105,7 @@ def test_an_unchanged_value_needs_a_key(items: Database, options: dict[str, Any]
     assert "UNCHANGED" in failure and text in failure, failure
 
 
-def test_rows_before_a_truncation_are_gone(items: Database, tmp_path: Path) -> None:
+def test_rows_before_a_truncation_are_removed(items: Database, tmp_path: Path) -> None:
     changes: list[Row] = [
         {"id": 5, "text": "five", "more": 1},
         {"empty": True},

@@ -135,7 +135,7 @@ def test_a_forwarder_whose_connection_survives_its_sleep(tmp_path: Path, databas
     writing.judge()
 
 
-def test_a_copy_of_a_state_directory_that_is_behind(tmp_path: Path, database: Database) -> None:
+def test_an_older_copy_of_a_state_directory(tmp_path: Path, database: Database) -> None:
     writing = Writing(tmp_path, database)
     running = writing.start()
     writing.wait_for_rows(running)

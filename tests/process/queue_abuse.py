@@ -149,7 +149,7 @@ def floods(abuser: Abuser) -> None:
             one.close()
 
 
-def opens_and_goes(abuser: Abuser) -> None:
+def opens_and_disconnects(abuser: Abuser) -> None:
     """Takes items it will never confirm, waits where nothing comes, and goes."""
     while abuser.goes_on():
         waiting = abuser.several(50)
@@ -170,7 +170,7 @@ KINDS: dict[str, Callable[[Abuser], None]] = {
         other_protocols,
         never_reads,
         floods,
-        opens_and_goes,
+        opens_and_disconnects,
     )
 }
 

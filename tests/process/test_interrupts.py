@@ -46,7 +46,7 @@ def started(code: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_first_signal_ends_behind_the_item_in_hand(tmp_path: Path) -> None:
+def test_the_first_signal_ends_after_the_current_item(tmp_path: Path) -> None:
     process = started(FLOW.format(path=str(tmp_path / "lines"), seconds=0.5) + RUN)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
@@ -122,7 +122,7 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     assert left > 1000
 
 
-def test_ipython_raises_behind_the_flow(tmp_path: Path) -> None:
+def test_ipython_raises_after_the_flow(tmp_path: Path) -> None:
     cells = f"""
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
@@ -184,7 +184,7 @@ def test_the_error_of_the_block_is_not_hidden_and_that_of_the_flow_is_raised() -
     assert running.wait().flow == "failing"
 
 
-def test_a_handle_that_nobody_waits_for_stops_its_flow() -> None:
+def test_a_dropped_handle_stops_its_flow() -> None:
     flow, _ = endless(0.001)
     before = threading.active_count()
     running = flow.start()

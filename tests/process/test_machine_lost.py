@@ -285,7 +285,7 @@ def test_machines_take_over_from_each_other_again_and_again(machines: list[Machi
     assert wrong == 0, f"seed {SEED}"
 
 
-def test_the_guide_runs_as_it_stands(free_port: Callable[[], int], tmp_path: Path) -> None:
+def test_the_guide_runs_as_written(free_port: Callable[[], int], tmp_path: Path) -> None:
     desk, place = blocks(DOCUMENT, "python")
     (tmp_path / "desk.py").write_text(desk)
     (tmp_path / "place.py").write_text(place)

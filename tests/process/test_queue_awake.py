@@ -40,7 +40,7 @@ def waited_us(server: QueueServer) -> int:
     return int((thread(server) / "schedstat").read_text().split()[1]) // 1000
 
 
-def test_who_is_quick_to_ask_again_finds_the_server_awake_if_it_is_to_spin(serve: Serve) -> None:
+def test_a_quick_client_finds_a_spinning_server(serve: Serve) -> None:
     server = serve("--sync=never", config='[limits]\nspin = "10s"\n')
     with server.connect() as line:
         for _ in range(60):
@@ -81,7 +81,7 @@ def test_the_server_sleeps_between_the_requests_of_a_slow_client(serve: Serve) -
         assert sleeps_while_asked(server, line, pause=0.003) > REQUESTS / 2
 
 
-def test_a_server_that_may_spin_sleeps_when_nobody_asks(serve: Serve) -> None:
+def test_a_server_that_may_spin_sleeps_without_requests(serve: Serve) -> None:
     server = serve("--sync=never", config='[limits]\nspin = "50us"\n')
     with server.connect() as line, server.connect() as waiting:
         waiting.send(b"get q/t=60000\r\n")

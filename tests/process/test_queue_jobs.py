@@ -78,7 +78,7 @@ def test_a_restart_is_no_failed_delivery(serve: Serve, deliveries: int) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("memory", [100_000_000, 40_000])
-def test_a_delay_by_expiry_ends_though_nobody_reads_the_queue(serve: Serve, end: str, memory: int) -> None:
+def test_a_delay_by_expiry_ends_without_a_reader(serve: Serve, end: str, memory: int) -> None:
     config = f'[queue.wait]\nexpire_to = "ready"\nmemory_bytes = {memory}'
     server = serve("--sync=never", config=config)
     sent = [b"%04d" % item + b"x" * 100 for item in range(1000)]
@@ -124,7 +124,7 @@ def test_a_damaged_subscriber_gets_all_items_in_the_end(
     assert [item[:7] for item in drained(server, "orders")] == [b"order-%d" % order for order in range(4)]
 
 
-def test_a_new_subscriber_is_told_in_the_log(serve: Serve) -> None:
+def test_a_new_subscriber_is_logged(serve: Serve) -> None:
     server = serve("--sync=never")
     with server.connect() as line:
         assert line.get("orders+adit") is None

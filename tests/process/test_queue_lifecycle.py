@@ -26,7 +26,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 # Limits and time-outs.
 
 
-def test_connections_over_the_limit_are_told_so(serve: Serve) -> None:
+def test_connections_over_the_limit_get_an_error(serve: Serve) -> None:
     server = serve(config="[limits]\nconnections = 3")
     lines = [server.connect() for _ in range(3)]
     assert all(line.ask(b"version").startswith(b"VERSION") for line in lines)
@@ -56,7 +56,7 @@ TIMES = '[limits]\nrequest_timeout = "1s"\nidle_timeout = "1s"\noutput_bytes = 4
     [b"", b"set q 0 0 100\r\nhalf", b"get ", b"set q 0 0 9999999\r\nto be dropped"],
     ids=["idle", "half a block", "half a line", "half of what is refused"],
 )
-def test_whoever_uses_up_its_time_is_closed(sent: bytes, serve: Serve) -> None:
+def test_a_client_that_exceeds_its_time_is_closed(sent: bytes, serve: Serve) -> None:
     server = serve("--sync=never", config=TIMES)
     with server.connect() as line:
         line.send(sent)
@@ -65,7 +65,7 @@ def test_whoever_uses_up_its_time_is_closed(sent: bytes, serve: Serve) -> None:
         assert line.get("q") is None
 
 
-def test_whoever_goes_on_is_not_slow_though_every_write_ends_inside_a_request(serve: Serve) -> None:
+def test_a_client_that_continues_is_not_slow_though_every_write_ends_inside_a_request(serve: Serve) -> None:
     server = serve("--sync=never", config=TIMES)
     with server.connect() as line:
         line.send(b"set q 0 0 2\r\n")
@@ -75,7 +75,7 @@ def test_whoever_goes_on_is_not_slow_though_every_write_ends_inside_a_request(se
             time.sleep(0.2)
 
 
-def test_whoever_waits_for_an_item_is_not_idle(serve: Serve) -> None:
+def test_a_client_that_waits_for_an_item_is_not_idle(serve: Serve) -> None:
     server = serve("--sync=never", config=TIMES)
     with server.connect() as waiting, server.connect() as other:
         waiting.send(b"get q/t=20000\r\n")
@@ -152,7 +152,7 @@ def test_a_client_that_does_not_authenticate_in_time_is_closed(serve: Serve, tmp
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
-def test_a_server_without_passwords_is_not_open_to_other_machines_unless_it_is_said(
+def test_a_server_without_passwords_opens_to_other_machines_only_by_an_option(
     address: str, run: Run, tmp_path: Path, millstream_bin: Path
 ) -> None:
     command = ["queue", "serve", "--dir", str(tmp_path / "queues"), f"--listen={address}"]
@@ -170,7 +170,7 @@ def test_a_server_without_passwords_is_not_open_to_other_machines_unless_it_is_s
     assert served.returncode == 0
 
 
-def test_whoever_takes_no_answer_is_closed(serve: Serve) -> None:
+def test_a_client_that_reads_no_answer_is_closed(serve: Serve) -> None:
     server = serve("--sync=never", "--verbose", config=TIMES)
     with server.connect() as line:
         assert line.set("q", bytes(100_000)) == b"STORED"

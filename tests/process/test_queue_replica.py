@@ -173,7 +173,7 @@ def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -
             assert line.get("jobs") is None and line.get("mail") is None
 
 
-def test_the_guide_runs_as_it_stands(
+def test_the_guide_runs_as_written(
     millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     script = "set -e\ntrap 'kill -9 $(jobs -p) 2> /dev/null || :' EXIT\n" + "".join(blocks(DOCUMENT, "sh"))
@@ -383,7 +383,7 @@ def is_followed(machine: Machine) -> bool:
     return ", 0 behind, connected, counts" in followers_of(machine)
 
 
-def test_what_clients_asked_that_are_gone_is_not_done(machines: tuple[Machine, Machine]) -> None:
+def test_requests_of_disconnected_clients_are_not_executed(machines: tuple[Machine, Machine]) -> None:
     old, new = machines
     old.serve()
     new.follow(old)

@@ -40,7 +40,7 @@ def enter(port: int, name: str) -> Line:
     return line
 
 
-def test_pymemcache_is_told_what_it_may_not(serve: Serve, tmp_path: Path) -> None:
+def test_pymemcache_gets_an_error_for_what_it_may_not(serve: Serve, tmp_path: Path) -> None:
     files = passwords(tmp_path, "shop", "mill", "ops")
     server = serve("--sync=never", f"--auth-file={files['all']}", config=RIGHTS)
 
@@ -69,7 +69,7 @@ def test_pymemcache_is_told_what_it_may_not(serve: Serve, tmp_path: Path) -> Non
     assert '"shop" may not read queue "orders"' in server.log()
 
 
-def test_verbs_are_told_too(serve: Serve, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_verbs_are_suggested_too(serve: Serve, run: Callable[..., Any], tmp_path: Path) -> None:
     files = passwords(tmp_path, "shop", "mill", "ops")
     server = serve("--sync=never", f"--auth-file={files['all']}", config=RIGHTS)
     shop, mill, ops = (verbs(run, server, "--auth-file", files[name]) for name in ("shop", "mill", "ops"))
@@ -109,7 +109,7 @@ def test_kestrels_listener_and_a_unix_socket_keep_to_rights(
     assert answer == b'STORED\r\nCLIENT_ERROR "mill" may not administer queue "orders"\r\n'
 
 
-def test_a_reload_changes_rights_and_says_who_has_none(serve: Serve, tmp_path: Path) -> None:
+def test_a_reload_changes_rights_and_names_users_without_any(serve: Serve, tmp_path: Path) -> None:
     files = passwords(tmp_path, "shop", "mill", "ops")
     server = serve("--sync=never", f"--auth-file={files['all']}", config="")
     with enter(server.port, "mill") as mill, enter(server.port, "ops") as ops:

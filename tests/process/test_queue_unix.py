@@ -76,7 +76,7 @@ def test_each_listener_has_its_replies(serve: Serve, path: Path) -> None:
     assert ask(path, b"set q 0 0 2|hi|get q/t=10|") == b"STORED|VALUE q 0 2|hi|END|"
 
 
-def test_the_file_goes_with_the_server_and_one_left_behind_is_replaced(serve: Serve, path: Path) -> None:
+def test_the_file_is_removed_with_the_server_and_a_stale_one_is_replaced(serve: Serve, path: Path) -> None:
     server = serve(f"--listen=unix:{path}")
     assert path.is_socket() and ask(path, b"set q 0 0 2|hi|") == b"STORED|"
     server.kill()
@@ -87,7 +87,7 @@ def test_the_file_goes_with_the_server_and_one_left_behind_is_replaced(serve: Se
     assert server.wait() == 0 and not path.exists()
 
 
-def test_what_is_not_left_behind_stays(serve: Serve, run: Run, tmp_path: Path, path: Path) -> None:
+def test_what_is_not_removed_stays(serve: Serve, run: Run, tmp_path: Path, path: Path) -> None:
     serve(f"--listen=unix:{path}")
     file = tmp_path / "file"
     file.write_text("mine")

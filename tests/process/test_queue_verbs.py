@@ -145,7 +145,7 @@ def test_any_bytes_flags_and_expiry_go_out_and_in_again(serve: Serve, run: Run) 
         assert line.get("q") == b"a"
 
 
-def test_dead_letters_are_redriven_whole(serve: Serve, run: Run) -> None:
+def test_dead_letters_are_redriven_complete(serve: Serve, run: Run) -> None:
     server = serve("--sync=never", config="[queue.work]\nmax_deliveries = 1\nerror_queue = 'dead'\n")
     queue = verbs(run, server)
     with server.connect() as line:
@@ -161,7 +161,7 @@ def test_dead_letters_are_redriven_whole(serve: Serve, run: Run) -> None:
     assert 'there is no queue "none"' in bad(queue("redrive", "none", "work"))
 
 
-def test_dead_letters_tell_why_and_get_their_expiry_back(serve: Serve, run: Run, tmp_path: Path) -> None:
+def test_dead_letters_have_a_cause_and_recover_their_expiry(serve: Serve, run: Run, tmp_path: Path) -> None:
     known = tmp_path / "known"
     known.write_text("ann:secret\n")
     certificate, key = certificate_and_key(tmp_path)

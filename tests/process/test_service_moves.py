@@ -193,7 +193,7 @@ def wrong(found: list[tuple[str, dict[str, str]]], numbers: dict[str, int]) -> l
 
 
 @pytest.mark.parametrize("rebuild", ["inputs", "snapshot"])
-def test_a_service_goes_on_from_any_copy_in_any_version(tmp_path: Path, rebuild: str) -> None:
+def test_a_service_resumes_from_any_copy_in_any_version(tmp_path: Path, rebuild: str) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     (tmp_path / "books.py").write_text(BOOKS)

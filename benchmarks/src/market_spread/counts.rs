@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_with_another_value_is_told_with_its_symbol() {
+    fn a_result_with_another_value_is_reported_with_its_symbol() {
         let whole = stream(350_000, 350_000);
         let (files, good) = generated(350_000);
         // In the last bid, the quantity, the name of the order, and the symbol.

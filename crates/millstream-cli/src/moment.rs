@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_understood_is_said_with_its_zone() {
+    fn a_time_that_was_understood_is_shown_with_its_zone() {
         let understood = |text| parse_at(text, &now("EST5")).map(|moment| moment.understood);
         let said = |text| {
             understood(text)

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_are_parted_know_where_they_came_from() {
+    fn divided_frames_know_their_origin() {
         let mut frames = Frames {
             data: b"ab\ncd\nef\n".to_vec(),
             spans: vec![(0, 2), (3, 5), (6, 8)],

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_is_kept_from_its_core_rests_longer_each_time_until_it_is_calm() {
+    fn a_thread_without_a_core_backs_off_longer_each_time() {
         let waited = Cell::new(Some(0));
         let mut contention = Contention::new(|| waited.get());
         let wait = |us: u64| waited.set(waited.get().map(|before| before + us));

@@ -105,7 +105,7 @@ fn publish(orders: Orders) {
 }
 
 #[test]
-fn a_record_is_seen_whole_or_not_at_all() {
+fn a_record_is_visible_complete_or_not_at_all() {
     publish(Orders::default());
 }
 
@@ -129,7 +129,7 @@ fn a_first_word_before_its_body_is_found() {
 
 /// One process appends two records at once, another reads: both or none.
 #[test]
-fn a_batch_is_seen_as_a_whole() {
+fn a_batch_becomes_visible_at_once() {
     check(|| {
         let [one, other] = two_processes(Orders::default(), &[]);
         let tail = loom::thread::spawn(move || {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_its_state_and_its_start() {
+    fn a_process_is_identified_by_its_state_and_its_start() {
         let found = |state, threads| parse(&stat(state, threads, 777), 5).expect("it is a line");
         assert!(!found("S", 1).is_dead && !found("R", 3).is_dead);
         assert!(found("Z", 1).is_dead && !found("Z", 2).is_dead);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_is_not_gone_and_would_be_with_another_start() {
+    fn this_process_is_alive_and_one_with_another_start_is_not() {
         let own = StartTime::own();
         assert_ne!(own, StartTime::UNKNOWN);
         assert!(!is_gone(std::process::id(), own));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_format_has_whole_names() {
+    fn the_older_format_has_complete_names() {
         let text = prometheus(&text());
         assert!(text.contains("# TYPE millstream_step_items_in_total counter\n"));
         assert!(text.contains("# TYPE millstream_step_busy_ratio gauge\n"));

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_goes_on_when_the_clock_is_set() {
+    fn an_interval_continues_when_the_clock_is_set() {
         let mut timer = tens(Missed::All);
         timer.begin(12);
         timer.step(1000, 1013);

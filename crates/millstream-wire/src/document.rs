@@ -358,7 +358,7 @@ accepted:
     }
 
     #[test]
-    fn a_key_of_nothing_behind_the_last_line_is_no_place() {
+    fn an_empty_key_after_the_last_line_has_no_place() {
         let text = "?\n\n";
         let old = documents(text).unwrap();
         assert_eq!(carry_comments(&old[0], text).unwrap(), text);

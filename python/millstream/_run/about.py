@@ -19,13 +19,15 @@ EXTRA = re.compile(r"^(?P<name>[\w.-]+).*;\s*extra\s*==\s*['\"](?P<extra>[\w-]+)
 def about() -> dict[str, str]:
     """The interpreter, the package and the clients that it may use."""
     lock = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", free-threaded"
-    python = f"{platform.python_version()}{lock}, {sys.executable}, {' '.join(platform.libc_ver()) or 'no glibc'}"
+    python = (
+        f"{platform.python_version()}{lock}, {sys.executable}, {' '.join(platform.libc_ver()) or 'no glibc'}"
+    )
     return {"python": python, "millstream": version("millstream"), "clients": clients()}
 
 
 def clients() -> str:
     """Each client with its version, or the extra that brings it."""
-    found = {}
+    found: dict[str, str] = {}
     for text in requires("millstream") or ():
         if match := EXTRA.match(text):
             found.setdefault(match["name"], match["extra"])

@@ -37,7 +37,7 @@ def was_used(flow: Flow) -> None:
 
 
 @atexit.register
-def tell_of_unused() -> None:
+def report_unused() -> None:
     """Names the flows that were never run, unless the program has failed."""
     if hasattr(sys, "last_type"):
         return

@@ -97,7 +97,7 @@ fn frames_with_a_length_keep_any_byte() {
 
 /// Each verb that takes a moment says what it took the words for.
 #[test]
-fn moments_are_told_in_words_and_said_with_their_zone() {
+fn moments_are_read_from_words_and_shown_with_their_zone() {
     let (folder, path) = fresh();
     numbers(&path, 10);
     let copy = text(&folder.path().join("copy")).to_owned();
@@ -157,7 +157,7 @@ fn ranges_are_by_number_and_by_time() {
 }
 
 #[test]
-fn info_tells_what_there_is() {
+fn info_describes_what_there_is() {
     let (_folder, path) = fresh();
     numbers(&path, 10_000);
     let info: Value =
@@ -186,7 +186,7 @@ fn info_tells_what_there_is() {
 }
 
 #[test]
-fn prune_removes_whole_segments_and_says_so() {
+fn prune_removes_complete_segments_and_reports_it() {
     let (_folder, path) = fresh();
     numbers(&path, 10_000);
     let output = millstream(&["journal", "prune", &path, "--bytes", "128KiB", "--json"]);

@@ -55,7 +55,7 @@ fn untimed(lines: &str) -> Vec<&str> {
 }
 
 #[test]
-fn bodies_are_calls_once_the_journal_has_told_their_schema() {
+fn bodies_are_calls_once_the_journal_has_their_schema() {
     let (_folder, path) = fresh();
     let journal = Journal::open(&path, Options::default()).unwrap();
     journal.writer().unwrap().append(b"before").unwrap();
@@ -98,7 +98,7 @@ fn bodies_are_calls_once_the_journal_has_told_their_schema() {
 }
 
 #[test]
-fn a_range_behind_the_schema_is_read_by_it() {
+fn a_range_after_the_schema_is_read_by_it() {
     let (folder, path) = fresh();
     cancelled(&path, 1 << 20, 20_000);
     // One segment holds all, and has the schema once. In segments of another size it is far before most calls.
@@ -208,7 +208,7 @@ fn a_text_is_no_call() {
 }
 
 #[test]
-fn an_effect_names_the_record_behind_it() {
+fn an_effect_names_its_record() {
     let (_folder, path) = fresh();
     let writer = writer(&path);
     let input = |name: &str| Note::Input {

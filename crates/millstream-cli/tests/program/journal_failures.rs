@@ -213,7 +213,7 @@ fn ctrl_c_ends_an_append_that_waits_for_input() {
 }
 
 #[test]
-fn nobody_reads_the_output_any_more() {
+fn the_output_has_lost_its_reader() {
     let (_folder, path) = fresh();
     numbers(&path, 100_000);
     for verb in ["cat", "export", "tail"] {

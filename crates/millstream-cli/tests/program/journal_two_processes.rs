@@ -63,7 +63,7 @@ fn killed_while_it_appends_an_acknowledged_line_is_not_lost() {
 }
 
 #[test]
-fn told_to_stop_while_it_appends_it_ends_well_and_loses_nothing() {
+fn a_stop_during_an_append_ends_well_and_loses_nothing() {
     use rustix::process::Signal;
     let cases =
         [Signal::INT, Signal::TERM].map(|kind| ["never", "always"].map(|sync| (kind, sync)));

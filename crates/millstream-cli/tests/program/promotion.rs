@@ -33,7 +33,7 @@ fn once(leader: &Leader, copy: &Path) {
 }
 
 #[test]
-fn an_old_leader_that_a_follower_tells_of_a_newer_term_stops_at_once() {
+fn an_old_leader_stops_at_once_when_a_follower_reports_a_newer_term() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (orders, copy, third) = (path("orders"), path("copy"), path("third"));
@@ -155,7 +155,7 @@ fn fails_to_append(path: &Path, says: &str) {
 }
 
 #[test]
-fn a_new_leader_tells_the_old_one_whenever_that_comes_back() {
+fn a_new_leader_informs_the_old_one_when_it_returns() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (orders, copy) = (path("a").join("orders"), path("b").join("orders"));
@@ -188,7 +188,7 @@ fn a_new_leader_tells_the_old_one_whenever_that_comes_back() {
 }
 
 #[test]
-fn two_copies_that_were_promoted_apart_are_told_from_each_other() {
+fn two_copies_that_were_promoted_apart_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (orders, one, two) = (path("orders"), path("one"), path("two"));

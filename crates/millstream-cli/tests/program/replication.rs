@@ -321,7 +321,7 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
 }
 
 #[test]
-fn who_reads_a_copy_may_be_there_before_its_follower() {
+fn a_reader_of_a_copy_may_start_before_its_follower() {
     let folder = tempfile::tempdir().unwrap();
     let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
     append(&orders, &lines(0, 1_000));
@@ -382,7 +382,7 @@ fn what_was_pruned_before_it_was_copied_is_an_error_with_the_way_out() {
 }
 
 #[test]
-fn nobody_else_appends_to_a_copy_and_one_name_is_one_follower() {
+fn nothing_else_appends_to_a_copy_and_one_name_is_one_follower() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (orders, copy, other) = (path("orders"), path("copy"), path("other"));
@@ -460,7 +460,7 @@ fn make_certificates(folder: &Path) {
 }
 
 #[test]
-fn over_tls_a_leader_shows_who_it_is() {
+fn over_tls_a_leader_authenticates() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (orders, copy) = (path("orders"), path("copy"));
@@ -625,7 +625,7 @@ fn a_leader_with_secret_and_certificate_serves_followers_with_either() {
 }
 
 #[test]
-fn what_is_no_leader_or_no_follower_is_said_and_harms_nobody() {
+fn what_is_no_leader_or_no_follower_is_a_harmless_error() {
     let folder = tempfile::tempdir().unwrap();
     let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
     append(&orders, &lines(0, 10));

@@ -168,7 +168,7 @@ fn kill_and_cut(options: &[&str]) {
 }
 
 #[test]
-fn a_follower_whose_disk_is_full_goes_on_when_there_is_room() {
+fn a_follower_with_a_full_disk_continues_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let (orders, small) = (folder.path().join("orders"), folder.path().join("small"));
     std::fs::create_dir(&small).unwrap();

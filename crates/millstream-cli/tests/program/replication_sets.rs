@@ -63,7 +63,7 @@ fn rounds() -> u64 {
 }
 
 #[test]
-fn an_output_is_never_ahead_of_its_input_whoever_is_killed() {
+fn an_output_is_never_ahead_of_its_input_whatever_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let (data, copies) = (folder.path().join("data"), folder.path().join("copies"));
     let served = [data.join("orders"), data.join("fills")];

@@ -70,7 +70,7 @@ fn a_last_line_without_an_end_arrives_as_it_is() {
 }
 
 #[test]
-fn a_paced_stream_is_repeated_up_to_its_count_and_tells_its_schedule() {
+fn a_paced_stream_is_repeated_up_to_its_count_and_reports_its_schedule() {
     let (_directory, sent) = generated("votes", 10);
     let receiver = Receiver::start(&["--framing", "fixed:5", "--expect-length", "5"]);
     let stream = format!("{}@{}", text(&sent), receiver.address);
@@ -221,7 +221,7 @@ fn lag_of_a_schedule_that_began(seconds_ago: u64) -> serde_json::Value {
 }
 
 #[test]
-fn a_lag_of_seconds_is_told_as_it_is() {
+fn a_lag_of_seconds_is_reported_unchanged() {
     let lag = lag_of_a_schedule_that_began(20);
     for name in ["p50", "p99", "max"] {
         // All were due within the first millisecond.

@@ -95,7 +95,7 @@ fn a_refused_connection_is_one_line_and_exit_1() {
 }
 
 #[test]
-fn a_receiver_that_goes_away_is_one_line_and_exit_1() {
+fn a_receiver_that_disconnects_is_one_line_and_exit_1() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
     let sender = command(&["send", "--generate", "votes", "--to", &to, "--repeat"])

@@ -72,7 +72,7 @@ fn saved() -> (tempfile::TempDir, String, PathBuf) {
 }
 
 #[test]
-fn state_is_told_at_a_glance() {
+fn state_is_summarised() {
     let (_folder, dir, out) = saved();
     let dir = &dir;
     let report = json(&millstream(&["state", "info", dir, "--json"]));
@@ -149,7 +149,7 @@ fn keys_are_listed_shown_and_exported() {
 }
 
 #[test]
-fn what_is_not_there_is_said_in_one_line() {
+fn what_is_missing_is_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, out) = (folder.path().join("state"), folder.path().join("out"));
     flow(&out, items(&["a"])).run(recovery(&dir)).unwrap();

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_listens_at_all_addresses_where_others_must_prove_who_they_are() {
+    fn a_process_listens_at_all_addresses_where_peers_must_authenticate() {
         let secret = || Auth::Secret(Secret::new(b"a secret of all processes").unwrap());
         let listens = |own: &str, auth: Auth, listen: Option<&str>| {
             let mut settings = Settings::new(0, vec![own.parse().unwrap()], auth);

@@ -47,7 +47,7 @@ fn a_process_that_vanishes_is_named_by_all() {
 }
 
 #[test]
-fn nothing_is_said_after_a_death() {
+fn nothing_is_reported_after_a_death() {
     let all = meet(&free(2), &Auth::None);
     all[0].member.failed("it is over");
     death(&all[1]);

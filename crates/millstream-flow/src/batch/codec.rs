@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_become_bytes_and_know_where_they_came_from() {
+    fn frames_become_bytes_and_know_their_origin() {
         let frames = Frames {
             data: b"ab\ncd\n".to_vec(),
             spans: vec![(0, 2), (3, 5)],

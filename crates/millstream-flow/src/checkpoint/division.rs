@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_stay_at_their_workers_whatever_comes_and_goes() {
+    fn partitions_stay_at_their_workers() {
         let shards = Shards::default();
         let (first, dealt) = deal(&names("b c d e"), None, 3, shards);
         assert_eq!((first.clone(), dealt), (names("b c d e"), vec![0, 1, 2, 0]));

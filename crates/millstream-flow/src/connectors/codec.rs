@@ -12,7 +12,6 @@ use crate::batch::Kind;
 use crate::control::Control;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
-use crate::metrics::lag::Lag;
 use crate::policy::OnError;
 use crate::poller::Io;
 use crate::sink::{Sink, Writer};

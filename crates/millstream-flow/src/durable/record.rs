@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_read_as_it_was_written_without_what_lies_around_it() {
+    fn a_batch_is_read_as_it_was_written_without_its_surroundings() {
         let body = written(Some(&Position::from(7)));
         assert_eq!((body[0], body[3]), (1, 1));
         assert_eq!(body.len(), 26 + 4 + 2 * 8 + 7);

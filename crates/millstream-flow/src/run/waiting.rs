@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_polls_for_a_while_after_a_batch_that_came_quickly() {
+    fn a_worker_polls_for_a_while_after_a_quick_batch() {
         let mut waiting = Waiting::new(Contention::new(|| Some(0)), 0);
         assert!(!waiting.polls_at(0, 5));
         assert!(!waiting.polls_at(1, 10));

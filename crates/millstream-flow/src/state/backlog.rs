@@ -155,7 +155,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    pub(crate) fn saved_whole(&self, bytes: usize) {
+    pub(crate) fn saved_complete(&self, bytes: usize) {
         self.whole.set(bytes);
         self.changes.set(0);
     }

@@ -349,7 +349,7 @@ impl<S, I: 'static> StateCodec<Waiting<S, I>> for WaitingCodec<S, I> {
         kept.items
             .save(out, |item, out| self.save_item(item, out))?;
         self.save_state(held, out)?;
-        kept.chain.saved_whole(out.len() - start);
+        kept.chain.saved_complete(out.len() - start);
         Ok(())
     }
     fn load(&self, from: &mut &[u8]) -> Result<Waiting<S, I>, Cause> {
@@ -360,7 +360,7 @@ impl<S, I: 'static> StateCodec<Waiting<S, I>> for WaitingCodec<S, I> {
         let mut held = Waiting { items: None, state };
         if !items.is_empty() {
             let chain = Chain::default();
-            chain.saved_whole(before - from.len());
+            chain.saved_complete(before - from.len());
             held.items = Some(Box::new(Kept { items, chain }));
         }
         Ok(held)

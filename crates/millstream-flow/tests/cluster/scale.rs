@@ -135,7 +135,7 @@ fn a_state_is_divided_after_a_crash_at_any_point_of_a_commit() {
 }
 
 #[test]
-fn what_is_not_one_whole_state_is_not_divided() {
+fn what_is_not_one_complete_state_is_not_divided() {
     let dir = tempfile::tempdir().unwrap();
     write_input(dir.path());
     let state = dir.path().join("state");

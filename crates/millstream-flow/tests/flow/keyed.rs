@@ -170,7 +170,7 @@ fn values_change_one_by_one() {
 }
 
 #[test]
-fn whole_batches_before_and_after_a_state() {
+fn complete_batches_before_and_after_a_state() {
     let negate = |batch: Vec<(u32, i64)>| batch.into_iter().map(|(k, v)| (k, -v)).collect();
     judge(
         |keyed| keyed.map_batch(negate).sum(Emit::Each).map_batch(negate),

@@ -306,7 +306,7 @@ fn a_termination_drains_the_flow() {
 }
 
 #[test]
-fn the_failure_of_a_run_that_nobody_waits_for_is_logged() {
+fn the_failure_of_a_run_without_a_waiter_is_logged() {
     let output = in_own_process("lifecycle::two_failures");
     let said = String::from_utf8_lossy(&output.stderr);
     let lines = said.lines().filter(|line| line.starts_with("ERROR "));

@@ -251,7 +251,7 @@ fn each_record_that_is_refused_is_a_dead_letter_once() {
 }
 
 #[test]
-fn letters_are_written_while_the_flow_goes_on() {
+fn letters_are_written_while_the_flow_runs() {
     let dir = tempfile::tempdir().unwrap();
     let (picky, letters) = (
         Picky::new(Kind::Refuses),

@@ -359,7 +359,7 @@ fn numbers_are_even(number: u64) -> bool {
 }
 
 #[test]
-fn in_several_drops_at_once_the_process_goes_on() {
+fn several_drops_at_once_leave_the_process_running() {
     let flow = Flow::new("panic");
     let numbers = flow.source("source", Numbers(At::Drop));
     let through = numbers.step("through", "step", |_| Ok(Through(At::Drop)));

@@ -76,7 +76,7 @@ fn a_state_that_is_not_fully_saved_is_found() {
 }
 
 #[test]
-fn state_outside_of_the_flow_is_found() {
+fn state_shared_with_the_program_is_found() {
     let total = Arc::new(AtomicU64::new(0));
     let flow = seen(move |_| total.fetch_add(1, Ordering::SeqCst));
     let error = trial(&flow).crash_everywhere().expect_err("it counts on");

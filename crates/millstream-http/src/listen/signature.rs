@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_confirmed_for_those_who_have_the_token() {
+    fn an_address_is_confirmed_to_holders_of_the_token() {
         let meta = Signature::meta("secret", "to ken");
         let ask = |method: &str, query: &str| {
             let request = Request::builder().method(method).uri(format!("/?{query}"));

@@ -229,7 +229,7 @@ fn a_repeat_receives_the_answer_of_the_call() {
 }
 
 #[test]
-fn an_answer_that_was_pruned_is_told_from_none() {
+fn a_pruned_answer_is_distinguished_from_none() {
     let folder = tempfile::tempdir().unwrap();
     let small = Options::default().with_segment_bytes(256 << 10);
     let replies = Journal::open(folder.path().join("replies"), small).unwrap();

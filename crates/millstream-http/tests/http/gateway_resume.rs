@@ -102,7 +102,7 @@ fn a_client_resumes_after_its_last_event() {
 }
 
 #[test]
-fn a_client_that_came_before_the_journal_resumes() {
+fn a_client_that_connected_before_the_journal_existed_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("later");
     let gateway = millstream_http::gateway("127.0.0.1:0").feed(&path);
@@ -201,7 +201,7 @@ fn a_client_whose_calls_are_gone_is_refused() {
 }
 
 #[test]
-fn a_client_is_told_that_the_journal_has_lost_its_last_call() {
+fn a_client_learns_that_the_journal_has_lost_its_last_call() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("orders");
     let server = start(folder.path());

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_counts_unless_it_is_a_little_behind() {
+    fn a_clock_counts_unless_it_is_slightly_slow() {
         let last_ns = 5 * BEHIND_MAX_NS;
         for (now_ns, time_ns) in [
             (last_ns + 7, last_ns + 7),

@@ -175,7 +175,7 @@ mod tests {
     use crate::{Journal, Options};
 
     #[test]
-    fn a_search_continues_while_another_process_prunes_the_segments_that_it_looks_at() {
+    fn a_search_continues_while_another_process_prunes_its_segments() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::default().with_segment_bytes(64 << 10);
         let journal = Journal::open(folder.path().join("j"), options).unwrap();

@@ -137,7 +137,7 @@ fn follow(mut reader: Reader, stop: &std::sync::atomic::AtomicBool) {
 }
 
 #[test]
-fn a_full_disk_with_room_set_aside_is_an_error_and_the_same_writer_goes_on() {
+fn a_full_disk_with_reserved_room_is_an_error_and_the_same_writer_continues() {
     for kind in ["ext4", "xfs", "tmpfs", "overlay"] {
         if let Some(disk) = Disk::new(kind) {
             assert_eq!(fill_and_go_on(&disk, |_| ()), 0, "{kind}");

@@ -24,7 +24,7 @@ fn what_is_appended_is_read_back() {
 }
 
 #[test]
-fn a_journal_goes_on_where_it_was_closed() {
+fn a_journal_continues_where_it_was_closed() {
     let folder = tempfile::tempdir().unwrap();
     let (mut model, mut random) = (Model::default(), Random(2));
     for _ in 0..20 {

@@ -67,7 +67,7 @@ fn a_record_that_is_too_large_leaves_nothing_of_its_batch() {
 }
 
 #[test]
-fn a_batch_into_one_more_segment_is_whole_or_not_there_when_the_disk_is_full() {
+fn a_batch_that_needs_another_segment_is_complete_or_absent_on_a_full_disk() {
     let storage = Failing::new(Simulated::new().process());
     let journal = open(&storage, Host::simulated(|| 1, || 1));
     let writer = journal.writer().unwrap();

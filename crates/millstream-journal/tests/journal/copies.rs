@@ -117,7 +117,7 @@ fn a_journal_that_becomes_a_copy_has_one_of_the_two_identities_at_any_time() {
 }
 
 #[test]
-fn the_sole_writer_is_joined_by_nobody_while_others_read() {
+fn the_sole_writer_excludes_writers_and_admits_readers() {
     let sole = || Options {
         sole_writer: true,
         ..small()

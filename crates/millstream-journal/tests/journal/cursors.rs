@@ -5,7 +5,7 @@ use millstream_journal::{CursorMode, Error, Journal};
 use crate::support::{fresh, small};
 
 #[test]
-fn a_cursor_stands_where_it_was_left() {
+fn a_cursor_keeps_its_position() {
     let (_folder, journal) = fresh(small());
     journal.writer().unwrap().append_many(["a"; 100]).unwrap();
     let cursor = journal.cursor("billing", CursorMode::Exclusive).unwrap();
@@ -82,7 +82,7 @@ fn two_readers_with_one_cursor_must_agree_to_share() {
 }
 
 #[test]
-fn a_shared_cursor_is_whole_under_many_movers() {
+fn a_shared_cursor_is_consistent_under_many_movers() {
     let (_folder, journal) = fresh(small());
     journal
         .writer()

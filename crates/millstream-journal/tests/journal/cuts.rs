@@ -12,7 +12,7 @@ fn exclusive() -> Options {
 }
 
 #[test]
-fn after_a_cut_the_journal_goes_on_from_there() {
+fn after_a_cut_the_journal_continues_from_there() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
     let (mut model, mut random) = (Model::default(), Random(6));
@@ -171,7 +171,7 @@ fn a_cut_that_was_interrupted_is_ended_by_the_next_opening() {
 }
 
 #[test]
-fn a_cursor_behind_a_cut_is_taken_back_so_that_it_misses_nothing() {
+fn a_cursor_after_a_cut_is_moved_back_and_misses_nothing() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
     writer.append_many(["old"; 100]).unwrap();

@@ -6,7 +6,7 @@ use millstream_journal::{Error, Host, Journal, Mapped, Options, Sync};
 use crate::support::small;
 
 #[test]
-fn a_full_disk_is_an_error_and_work_goes_on_when_there_is_room() {
+fn a_full_disk_is_an_error_and_work_continues_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let storage = Failing::new(Mapped::new(folder.path()));
     let journal = Journal::open_in(storage.clone(), small()).unwrap();

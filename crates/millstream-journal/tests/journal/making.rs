@@ -30,7 +30,7 @@ fn one_that_is_there_is_not_made_anew() {
 }
 
 #[test]
-fn of_many_who_make_it_at_once_one_succeeds() {
+fn of_many_creators_one_succeeds() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let made: Vec<Result<Journal, Error>> = std::thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn of_many_who_make_it_at_once_one_succeeds() {
 }
 
 #[test]
-fn numbers_begin_where_they_are_told_to() {
+fn numbers_begin_at_the_given_one() {
     let first = 1_000_000_007;
     let (_folder, journal) = fresh(Options {
         first_sequence: first,

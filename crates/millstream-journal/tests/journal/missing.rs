@@ -173,7 +173,7 @@ fn a_copy_that_begins_later_knows_its_start() {
 }
 
 #[test]
-fn a_torn_end_is_told_from_damage() {
+fn a_torn_end_is_distinguished_from_damage() {
     for synced in [true, false] {
         let (_folder, journal) = fresh(small().with_sync(Sync::Never));
         let writer = journal.writer().unwrap();

@@ -148,7 +148,7 @@ fn a_reader_may_not_write() {
 }
 
 #[test]
-fn info_tells_what_is_there() {
+fn info_describes_the_journal() {
     let (_folder, journal) = fresh(small());
     let empty = journal.info().unwrap();
     assert_eq!(
@@ -198,7 +198,7 @@ fn another_version_is_refused_with_the_name_of_the_file() {
 }
 
 #[test]
-fn a_reader_that_comes_first_after_a_loss_of_power_goes_on_with_the_first_writer() {
+fn a_reader_that_is_first_after_a_loss_of_power_continues_with_the_first_writer() {
     let (_folder, journal) = fresh(small());
     journal.writer().unwrap().append(b"before").unwrap();
     let path = journal.path();

@@ -85,7 +85,7 @@ fn home() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_user_goes_on_after_root_has_used_the_journal() {
+fn a_user_continues_after_root_has_used_the_journal() {
     if !is_root() {
         return;
     }

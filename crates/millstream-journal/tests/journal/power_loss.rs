@@ -126,7 +126,7 @@ fn what_was_durable_is_there_and_nothing_was_invented() {
 }
 
 #[test]
-fn a_disk_that_lies_is_caught() {
+fn a_disk_that_confirms_what_it_did_not_write_is_detected() {
     let caught = (1..50).filter(|seed| live(*seed, true) > 0).count();
     assert!(caught > 25, "{caught} of 49");
 }
@@ -198,7 +198,7 @@ fn what_an_interrupted_prune_leaves_is_synced_with_the_rest() {
 }
 
 #[test]
-fn a_cut_is_whole_or_not_at_all() {
+fn a_cut_is_complete_or_not_made() {
     let mut outcomes = [0; 2];
     for seed in 1..150 {
         let mut random = Random(seed);

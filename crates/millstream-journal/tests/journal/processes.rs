@@ -271,7 +271,7 @@ fn a_claim_dies_with_its_process() {
 }
 
 #[test]
-fn a_claim_that_is_held_for_too_long_is_told_with_its_process() {
+fn a_claim_held_for_too_long_is_reported_with_its_process() {
     let (_folder, journal) = fresh(Options {
         busy_timeout: Duration::from_millis(50),
         ..small()

@@ -18,7 +18,7 @@ fn appends(path: &Path, options: Options) -> Result<u64, Error> {
 }
 
 #[test]
-fn a_newer_term_stops_all_who_append_at_once_and_for_good() {
+fn a_newer_term_stops_all_writers_at_once_and_forever() {
     let (_folder, journal) = fresh(small());
     let path = journal.path();
     let writer = journal.writer().unwrap();

@@ -412,7 +412,7 @@ fn each_condition_is_found_alone_where_it_is_planted() {
 }
 
 #[test]
-fn what_stands_still_for_a_moment_is_no_condition() {
+fn what_pauses_for_a_moment_is_no_condition() {
     let growing = [
         "MillstreamSourceLagGrows",
         "MillstreamCursorLags",

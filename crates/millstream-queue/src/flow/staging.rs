@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_goes_on_where_it_broke_off_and_what_is_not_committed_is_cut() {
+    fn a_move_resumes_where_it_ended_and_truncates_what_is_not_committed() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path();
         let staging = Staging::resume(queue(place), Staged::first(&queue(place)));

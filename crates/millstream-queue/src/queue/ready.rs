@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_expires_behind_a_live_one_and_gaps_are_closed() {
+    fn an_item_expires_after_a_live_one_and_gaps_are_closed() {
         let mut ready = Ready::default();
         ready.push(item(0, 0));
         (1..=3000).for_each(|id| ready.push(item(id, 10)));

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sleeps_is_woken_late_and_that_counts_for_nothing() {
+    fn a_late_wake_up_of_a_sleeper_does_not_count() {
         assert!(is_quick(10, 50) && is_quick(99, 50));
         assert!(!is_quick(100, 50) && !is_quick(u64::MAX, 50));
     }

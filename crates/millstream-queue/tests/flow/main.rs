@@ -112,7 +112,7 @@ fn crash_everywhere(workers: usize, commits: u64) {
 }
 
 #[test]
-fn a_flow_that_crashes_behind_every_commit_counts_each_item_once() {
+fn a_flow_that_crashes_after_every_commit_counts_each_item_once() {
     crash_everywhere(1, 1);
     crash_everywhere(2, 1);
 }
@@ -124,7 +124,7 @@ fn a_flow_that_crashes_now_and_then_counts_each_item_once() {
 }
 
 #[test]
-fn a_flow_that_crashes_behind_its_last_commit_leaves_nothing_in_between() {
+fn a_flow_that_crashes_after_its_last_commit_leaves_nothing_unfinished() {
     for (workers, at) in [1, 2]
         .into_iter()
         .flat_map(|n| Crash::MOMENTS.map(|at| (n, at(1))))
@@ -204,7 +204,7 @@ fn a_flow_that_fails_gives_back_what_it_has_not_committed() {
 }
 
 #[test]
-fn others_see_output_at_its_commit_and_a_stopped_flow_goes_on() {
+fn others_see_output_at_its_commit_and_a_stopped_flow_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let place = open(folder.path());
     let state = folder.path().join("state");

@@ -45,7 +45,7 @@ fn noreply_is_honoured() {
 }
 
 #[test]
-fn quit_ends_the_connection_and_nothing_behind_it_counts() {
+fn quit_ends_the_connection_and_nothing_after_it_counts() {
     let mut world = World::new("");
     world.play("a> set q 0 0 1|1|quit|get q|\na< STORED|");
     assert!(world.is_closed('a'));

@@ -109,7 +109,7 @@ fn a_log_follows_its_backlog_also_with_one_old_item_left() {
 }
 
 #[test]
-fn a_log_follows_its_backlog_when_items_expire_behind_a_live_one() {
+fn a_log_follows_its_backlog_when_items_expire_after_a_live_one() {
     let mut world = World::new("");
     world.play("a> set q 0 0 4|live|\na< STORED|");
     let body = "x".repeat(100);

@@ -124,7 +124,7 @@ fn only_the_sets_that_need_a_new_queue_wait_for_it() {
 }
 
 #[test]
-fn a_queue_whose_client_has_gone_is_there_and_one_that_is_deleted_meanwhile_is_not() {
+fn a_queue_stays_without_its_client_and_a_deleted_one_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
     let (mut one, mut other) = (server.connect(), server.connect());
@@ -221,7 +221,7 @@ fn a_fan_out_queue_that_cannot_be_created_is_an_error_for_its_reader_and_gets_co
 }
 
 #[test]
-fn the_files_of_a_deleted_queue_are_gone_when_its_storage_is_closed_and_another_begins_at_once() {
+fn the_files_of_a_deleted_queue_are_removed_when_its_storage_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
     let mut one = server.connect();

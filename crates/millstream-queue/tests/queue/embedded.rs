@@ -78,7 +78,7 @@ fn a_folder_is_opened_and_closed_by_many_threads_at_once() {
 }
 
 #[test]
-fn an_open_item_goes_back_to_its_place_unless_it_is_closed() {
+fn an_open_item_returns_to_its_place_unless_it_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let queues = open(&folder);
     let queue = queues.queue("q").unwrap();
@@ -99,7 +99,7 @@ fn an_open_item_goes_back_to_its_place_unless_it_is_closed() {
 }
 
 #[test]
-fn who_waits_first_is_served_first_and_a_wait_can_end_early() {
+fn waiters_are_served_in_fifo_order_and_may_leave_early() {
     let folder = tempfile::tempdir().unwrap();
     let queue = open(&folder).queue("q").unwrap();
     let mut line: VecDeque<Waiting> = (0..5).map(|_| queue.wait(LONG, false).unwrap()).collect();
@@ -145,7 +145,7 @@ fn delays_end_and_items_expire_without_a_call() {
 }
 
 #[test]
-fn limits_are_errors_that_say_how_many_items_came_in() {
+fn limits_are_errors_that_name_the_number_of_items() {
     let (_folder, queues) = configured(
         "[queue.q]\nmax_items = 3\nmax_item_bytes = 4\n[limits]\nitem_bytes = 100\n[alias]\nall = [\"a\", \"b\"]\n",
     );

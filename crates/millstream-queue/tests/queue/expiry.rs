@@ -3,7 +3,7 @@
 use crate::script::{World, play};
 
 #[test]
-fn an_item_expires_also_behind_a_live_one() {
+fn an_item_expires_also_after_a_live_one() {
     let mut world = World::new("");
     world.play(
         "a> set q 0 0 4|live|set q 0 1 4|dead|set q 0 2 5|later|
@@ -116,7 +116,7 @@ fn a_clock_that_jumps_ends_no_wait() {
 const DELAY: &str = "[queue.wait]\nexpire_to = \"ready\"\n";
 
 #[test]
-fn items_expire_after_a_restart_though_nobody_reads_the_queue() {
+fn items_expire_after_a_restart_without_a_reader() {
     for end in ["crash", ""] {
         let mut world = World::new(DELAY);
         for item in 10..40 {

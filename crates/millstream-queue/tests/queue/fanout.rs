@@ -28,7 +28,7 @@ fn a_child_may_come_before_its_parent_and_be_addressed_itself() {
 }
 
 #[test]
-fn who_waits_at_a_child_is_served() {
+fn a_waiter_at_a_child_is_served() {
     play(
         "",
         "a> get p+c/t=1000|

@@ -3,7 +3,7 @@
 use crate::script::{World, play};
 
 #[test]
-fn a_get_without_a_key_or_a_negative_length_harms_nobody() {
+fn a_get_without_a_key_or_with_a_negative_length_is_harmless() {
     play(
         "",
         "a> get|gets|set q 0 0 -1|set|get q|
@@ -45,7 +45,7 @@ fn an_item_open_when_the_process_dies_is_back() {
 }
 
 #[test]
-fn what_was_stored_is_durable_before_it_is_said() {
+fn what_was_stored_is_durable_before_it_is_acknowledged() {
     play(
         "[queue.fast]\nsync = \"never\"",
         "a> set q 0 0 1|1|set fast 0 0 1|1|set fast/sync 0 0 1|2|set fast 0 0 1|3|

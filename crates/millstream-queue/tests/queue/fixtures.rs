@@ -202,7 +202,7 @@ fn take(queues: &mut Broker<JournalStorage>, number: usize) {
 }
 
 #[test]
-fn the_queue_of_the_repository_is_read_and_goes_on() {
+fn the_queue_of_the_repository_is_read_and_continues() {
     write_if_wanted();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs");

@@ -11,7 +11,7 @@ const CONFIG: &str = "
 ";
 
 #[test]
-fn deliveries_and_the_first_failure_are_told_and_survive_a_crash() {
+fn deliveries_and_the_first_failure_are_reported_and_survive_a_crash() {
     let mut world = World::new("");
     world.play(
         "a> set q 0 0 1|x|get q/peek/details|get q/open|

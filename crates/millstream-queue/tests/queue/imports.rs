@@ -93,7 +93,7 @@ fn a_packed_kestrel_file_has_its_open_items_in_front() {
 }
 
 #[test]
-fn damage_is_named_and_what_came_before_is_kept() {
+fn damage_is_named_and_all_before_it_is_kept() {
     let good = timed("a", 0);
     let cases: [(Vec<u8>, &str); 5] = [
         (vec![99], "there is no operation 99"),

@@ -119,7 +119,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount() {
 }
 
 #[test]
-fn who_must_say_a_name_first_gets_nothing_without() {
+fn a_client_that_must_log_in_gets_nothing_before() {
     let credentials = Some("ann:secret\nbob:word\n".parse().unwrap());
     let mut world = World::with_options(
         "",

@@ -3,7 +3,7 @@
 use crate::script::{World, play};
 
 #[test]
-fn items_come_out_in_the_order_in_which_they_went_in() {
+fn items_leave_in_the_order_of_arrival() {
     play(
         "",
         "a> set q 0 0 1|1|set q 7 0 1|2|set q 0 0 0||get q|get q|get q|get q|
@@ -100,7 +100,7 @@ fn several_keys_are_served_in_turn() {
 }
 
 #[test]
-fn gets_tells_the_id() {
+fn gets_returns_the_id() {
     play(
         "",
         "a> set q 0 0 1|1|gets q|\na< STORED|VALUE q 0 1 0|1|END|",
@@ -244,7 +244,7 @@ fn late_is_late_for_an_abort_a_confirm_and_the_next_open() {
 }
 
 #[test]
-fn who_opens_another_item_has_given_up_the_one_that_was_late() {
+fn opening_another_item_abandons_the_late_one() {
     play(
         "[defaults]\nopen_timeout = \"1s\"",
         "w> set q 0 0 1|A|set q 0 0 1|B|get q/open|

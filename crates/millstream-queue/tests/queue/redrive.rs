@@ -9,7 +9,7 @@ const CONFIG: &str = "
     max_items = 3";
 
 #[test]
-fn dead_letters_go_back_whole_and_in_order() {
+fn dead_letters_return_complete_and_in_order() {
     let mut world = World::new(CONFIG);
     world.play(
         "a> set work 1 0 3|one|set work 2 0 3|two|get work/open|get work/abort|get work/open|get work/abort|
@@ -56,7 +56,7 @@ fn so_many_as_there_is_room_for() {
 }
 
 #[test]
-fn whoever_waits_gets_what_comes_back_and_a_fan_out_queue_no_second_copy() {
+fn a_waiter_gets_returned_items_and_a_fan_out_queue_no_second_copy() {
     play(
         "",
         "a> get work+copy|set dead 0 0 1|x|

@@ -155,7 +155,7 @@ fn an_error_names_client_right_and_queue() {
 }
 
 #[test]
-fn numbers_are_told_of_the_queues_that_a_client_has_a_right_to() {
+fn numbers_are_reported_of_the_queues_that_a_client_may_use() {
     let mut world = World::with_options("", options(Compat::Memcached, RIGHTS));
     ask(&mut world, "chief", "set work 0 0 1|x|set dead 0 0 1|x|");
     for (user, queues) in [

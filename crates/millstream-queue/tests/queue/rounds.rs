@@ -121,7 +121,7 @@ fn items_that_become_due_obey_the_limits_of_memory() {
 }
 
 #[test]
-fn a_get_behind_expired_items_searches_in_rounds_and_only_its_client_waits() {
+fn a_get_after_expired_items_searches_in_rounds_and_only_its_client_waits() {
     let mut world = world("");
     put(&mut world, 3_500, "q", 1);
     world.play("a> set q 0 0 4|live|\na< STORED|");
@@ -150,7 +150,7 @@ fn a_get_behind_expired_items_searches_in_rounds_and_only_its_client_waits() {
 }
 
 #[test]
-fn a_waiter_gets_the_item_behind_those_that_have_expired() {
+fn a_waiter_gets_the_item_after_the_expired_ones() {
     let mut world = world("[queue.q]\nmemory_bytes = 1");
     world.play("a> get q/t=9000|\na<");
     // The waiter takes the first.
@@ -252,7 +252,7 @@ fn a_smaller_limit_drops_the_oldest_items_in_rounds() {
 }
 
 #[test]
-fn a_redrive_is_done_in_rounds_also_behind_expired_items_and_moves_no_item_twice() {
+fn a_redrive_works_in_rounds_also_after_expired_items_and_moves_no_item_twice() {
     let mut world = world("[queue.dead]\nexpire_to = 'gone'\n[queue.work]\nmax_items = 400");
     world.set_round(100);
     put(&mut world, 350, "dead", 1);

@@ -14,7 +14,7 @@ fn the_first_queue_with_an_item_is_read() {
 }
 
 #[test]
-fn who_waits_for_several_is_served_by_one_of_them_once() {
+fn a_waiter_for_several_is_served_by_one_of_them_once() {
     play(
         "",
         "a> get a,b,a,c/t=1000|
@@ -38,7 +38,7 @@ fn who_waits_for_several_is_served_by_one_of_them_once() {
 }
 
 #[test]
-fn details_tell_the_queue_and_close_ends_what_was_opened_first() {
+fn details_name_the_queue_and_close_ends_what_was_opened_first() {
     play(
         "[defaults]\nmax_opens = 2",
         "a> set b 0 0 1|1|set a 0 0 1|2|set b 0 0 1|3|get a,b/open/details|get b,a/open/details|

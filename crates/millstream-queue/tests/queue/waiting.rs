@@ -27,7 +27,7 @@ fn a_wait_ends_with_an_item_or_with_its_time() {
 }
 
 #[test]
-fn who_came_first_is_served_first() {
+fn waiters_are_served_in_order() {
     play(
         "",
         "a> get q/t=1000|
@@ -45,7 +45,7 @@ fn who_came_first_is_served_first() {
 }
 
 #[test]
-fn who_has_gone_takes_nothing() {
+fn a_disconnected_client_takes_nothing() {
     let mut world = World::new("");
     world.play("a> get q/t=1000|\na<");
     world.hang_up('a');
@@ -53,7 +53,7 @@ fn who_has_gone_takes_nothing() {
 }
 
 #[test]
-fn an_item_that_comes_back_goes_to_who_waits() {
+fn a_returned_item_goes_to_a_waiter() {
     play(
         "",
         "a> set q 0 0 1|1|get q/open|

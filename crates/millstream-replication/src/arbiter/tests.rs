@@ -96,7 +96,7 @@ fn one_of_several_replaces_a_version_in_a_directory() {
 }
 
 #[test]
-fn a_client_certificate_goes_with_its_key() {
+fn a_client_certificate_needs_its_key() {
     let folder = tempfile::tempdir().unwrap();
     make_certificates(folder.path(), Ipv4Addr::LOCALHOST.into());
     let file = |name: &str| folder.path().join(name);

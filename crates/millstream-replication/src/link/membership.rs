@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_admitted_copy_must_answer_after_the_new_one_came() {
+    fn each_admitted_copy_must_answer_after_the_new_one_arrived() {
         let admitted = [
             cursor("follower.a", Admission::Done(1)),
             cursor("follower.b", Admission::Begun(2)),

@@ -127,7 +127,7 @@ fn an_input_that_may_only_be_read_has_no_cursor() {
 }
 
 #[test]
-fn a_service_from_an_older_copy_of_its_output_goes_on_where_that_ends() {
+fn a_service_with_an_older_copy_of_its_output_resumes_at_its_end() {
     for rebuild in [true, false] {
         let folder = Folder::new();
         let settings = Settings {

@@ -179,7 +179,7 @@ fn the_times_of_a_call_are_those_of_its_records() {
 }
 
 #[test]
-fn a_service_with_a_schedule_tells_when_it_took_an_input() {
+fn a_service_with_a_schedule_records_when_it_took_an_input() {
     let folder = Folder::new();
     run(&folder, true);
     let found = latency(&folder.path("replies"), 0, None, &[]).unwrap();
@@ -222,7 +222,7 @@ impl<R: Replies> Orders for Slow<R> {
 }
 
 #[test]
-fn a_service_with_one_input_tells_waiting_from_working() {
+fn a_service_with_one_input_distinguishes_waiting_from_working() {
     let folder = Folder::new();
     let service = Service::new(&folder.journal("replies")).unwrap();
     let slow = Slow(service.publisher::<dyn Replies>().unwrap());

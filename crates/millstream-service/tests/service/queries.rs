@@ -111,7 +111,7 @@ fn a_component_that_runs_is_asked_and_nothing_is_recorded() {
 }
 
 #[test]
-fn clients_that_send_rubbish_or_nothing_keep_nobody_from_asking() {
+fn clients_that_send_rubbish_or_nothing_block_no_other() {
     let folder = Folder::new();
     folder.orders(0..3);
     let output = folder.path("replies");

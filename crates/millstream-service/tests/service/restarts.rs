@@ -23,7 +23,7 @@ fn cut(folder: &Folder, name: &str, sequence: u64) {
 }
 
 #[test]
-fn a_service_goes_on_behind_its_last_output_wherever_that_is() {
+fn a_service_resumes_after_its_last_output_wherever_that_is() {
     let whole = Folder::new();
     whole.orders(0..150);
     whole
@@ -167,7 +167,7 @@ fn a_component_that_diverges_from_its_output_is_an_error() {
 }
 
 #[test]
-fn inputs_that_are_gone_are_missed() {
+fn pruned_inputs_are_missed() {
     let folder = Folder::new();
     folder.orders(0..20_000);
     folder

@@ -11,7 +11,7 @@ use millstream_wire::Lineage;
 use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies, calls};
 
 #[test]
-fn each_output_tells_the_input_that_it_is_an_effect_of() {
+fn each_output_names_the_input_that_caused_it() {
     let folder = Folder::new();
     folder.orders(0..3);
     let report = folder

@@ -76,7 +76,7 @@ fn feed(folder: &Folder, part: u64) {
 }
 
 #[test]
-fn a_service_that_is_broken_off_anywhere_goes_on_as_if_it_had_not_been() {
+fn a_service_interrupted_anywhere_resumes_as_if_it_had_not_been() {
     for several in [false, true] {
         let whole = Folder::new();
         for part in 0..6 {
@@ -106,7 +106,7 @@ fn a_service_that_is_broken_off_anywhere_goes_on_as_if_it_had_not_been() {
 }
 
 #[test]
-fn a_start_repeats_what_came_behind_the_snapshot_only() {
+fn a_start_repeats_only_what_came_after_the_snapshot() {
     let folder = Folder::new();
     folder.orders(0..100);
     start(&folder, false, 30).drain().unwrap();
@@ -159,7 +159,7 @@ fn a_snapshot_that_is_ahead_of_the_outputs_is_passed_over() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_is_told_with_its_place() {
+fn a_state_that_does_not_fit_is_reported_with_its_place() {
     struct Other;
     impl Orders for Other {
         fn place(&mut self, _: &Order<'_>) -> Result<(), Cause> {

@@ -152,7 +152,7 @@ fn what_interrupts_a_component_is_no_bad_record() {
 }
 
 #[test]
-fn a_replay_goes_by_the_recorded_order() {
+fn a_replay_follows_the_recorded_order() {
     let folder = Folder::new();
     folder.orders(0..5);
     publisher::<dyn Limits>(&folder.journal("limits"))

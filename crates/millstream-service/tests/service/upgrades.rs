@@ -313,7 +313,7 @@ fn a_repaired_rule_for_the_last_input_is_accepted_or_set_aside() {
 }
 
 #[test]
-fn a_changed_rule_is_told_with_the_first_record_that_differs() {
+fn a_changed_rule_is_reported_with_the_first_record_that_differs() {
     let folder = Folder::new();
     steps(&folder, &[0, 0, 5, 5]);
     start(&folder, "a", Rebuild::Inputs, Settings::default())

@@ -41,7 +41,7 @@ fn no_sync_that_fails_breaks_a_promise() {
 }
 
 #[test]
-fn a_disk_that_lies_is_found_out() {
+fn a_disk_that_confirms_what_it_did_not_write_fails_the_test() {
     let (_, broken) = first_found(1, 20, Kind::Lying).expect("a lying disk was believed");
     assert!(broken.promise == 2 || broken.promise == 3);
 }
@@ -58,7 +58,7 @@ fn every_planted_bug_is_found() {
 /// One process has appended and dies before its time to sync comes; another has the journal open by then, but not for so long.
 /// World 100191026 has found it.
 #[test]
-fn a_time_between_syncs_bounds_what_is_lost_of_who_has_died() {
+fn a_time_between_syncs_bounds_the_loss_of_a_killed_writer() {
     const EVERY_NS: u64 = 200_000_000;
     let clock = Arc::new(AtomicU64::new(1));
     let options = |boot| {

@@ -113,7 +113,7 @@ place:
 }
 
 #[test]
-fn a_variant_that_is_gone_is_an_error_only_where_it_occurs() {
+fn a_removed_variant_is_an_error_only_where_it_occurs() {
     let old = "place: {orders: [{symbol: A, obsolete: {}, price: 0, side: Hold}], count: 1}";
     let error = adapt(old).unwrap_err();
     assert!(error.ends_with("the enum has no variant Hold"), "{error}");

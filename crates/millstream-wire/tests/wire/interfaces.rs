@@ -223,7 +223,7 @@ fn arguments_are_passed_as_the_method_takes_them() {
 }
 
 #[test]
-fn a_failing_component_and_a_bad_record_are_told_apart() {
+fn a_failing_component_and_a_bad_record_are_distinguished() {
     let text = "many: {out: '', values: [], raw: '', side: Buy}";
     let call = Call::from_text(text, &schema()).unwrap();
     let body = call.to_bytes(&schema(), None).unwrap();
@@ -343,7 +343,7 @@ impl Transport for Limited {
 }
 
 #[test]
-fn a_call_that_is_lost_is_told_and_leaves_no_gap() {
+fn a_lost_call_is_reported_and_leaves_no_gap() {
     let mut trading = Publisher::<dyn Trading, _>::new(Limited::to(1)).unwrap();
     trading.nothing();
     trading.check().unwrap();
@@ -381,8 +381,8 @@ fn a_call_that_is_refused_is_lost_alone() {
 }
 
 #[test]
-fn what_is_lost_is_said_where_nothing_asks() {
-    const NAME: &str = "interfaces::what_is_lost_is_said_where_nothing_asks";
+fn a_loss_is_reported_where_nothing_asks() {
+    const NAME: &str = "interfaces::a_loss_is_reported_where_nothing_asks";
     if std::env::var_os("LOSES_CALLS").is_some() {
         let mut trading = Publisher::<dyn Trading, _>::new(Limited::to(1)).unwrap();
         (0..4).for_each(|_| trading.nothing());

@@ -289,7 +289,7 @@ fn a_crash_between_the_fragments_of_an_epoch_leaves_the_state_before_it() {
 }
 
 #[test]
-fn what_is_prepared_in_fragments_is_kept_or_dropped_whole() {
+fn what_is_prepared_in_fragments_is_kept_or_dropped_completely() {
     let division = |process| Division {
         process,
         processes: 2,

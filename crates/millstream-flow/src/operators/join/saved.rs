@@ -55,7 +55,7 @@ impl<L, R> StateCodec<JoinState<L, R>> for JoinStateCodec<L, R> {
         held.right
             .save(out, |item, out| save_retained(&self.right, item, out))?;
         pack::integer(held.expires, out);
-        held.chain.saved_whole(out.len() - start);
+        held.chain.saved_complete(out.len() - start);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl<L, R> StateCodec<JoinState<L, R>> for JoinStateCodec<L, R> {
             expires: pack::take_integer(from)?,
             chain: Chain::default(),
         };
-        held.chain.saved_whole(before - from.len());
+        held.chain.saved_complete(before - from.len());
         Ok(held)
     }
 

@@ -31,7 +31,7 @@ fn publish(known: &mut Known, number: u64, queues: Vec<QueueFigures>) -> QueuesS
 }
 
 #[test]
-fn what_came_and_left_before_the_first_look_is_counted() {
+fn items_taken_before_the_first_look_are_counted() {
     let mut known = known();
     let of = |all: &QueuesSnapshot| (all.queues[0].in_items, all.queues[0].out_items);
     let at = publish(&mut known, 1, vec![figures("jobs", 10, 2, 1)]);

@@ -113,7 +113,7 @@ fn a_renewal_is_one_request() {
 }
 
 #[test]
-fn what_a_service_account_lacks_is_said() {
+fn the_rights_that_a_service_account_lacks_are_named() {
     let server = ApiServer::start();
     let arbiter = connect(&server);
     for verb in ["get", "create"] {
@@ -231,7 +231,7 @@ fn a_server_that_is_not_that_of_the_cluster_is_refused() {
 }
 
 #[test]
-fn what_is_no_api_server_is_said() {
+fn what_is_no_api_server_is_an_error() {
     let server = ApiServer::start();
     let arbiter = connect(&server);
     for (body, says) in [

@@ -145,7 +145,7 @@ fn a_handshake_that_is_cut_comes_to_the_same_end() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_refused_on_both_sides() {
+fn a_peer_without_the_secret_is_refused_on_both_sides() {
     let right = || secret("a secret of both sides");
     for (leader, follower, says) in [
         (right(), secret("another secret, as long"), "differ"),
@@ -407,7 +407,7 @@ fn a_refusal_that_the_leader_has_not_proved_says_nothing() {
 }
 
 #[test]
-fn what_is_said_out_of_turn_is_an_error_that_names_it() {
+fn a_message_out_of_turn_is_an_error_that_names_it() {
     let at = At { member: 1, next: 7 };
     let ack = only(&at.frame(Kind::Ack), 0);
     let error = listening(None).hello(frame(&ack), &mut Vec::new());
@@ -422,7 +422,7 @@ fn what_is_said_out_of_turn_is_an_error_that_names_it() {
 }
 
 #[test]
-fn records_come_out_as_they_went_in() {
+fn records_are_read_as_they_were_written() {
     let bodies: [&[u8]; 4] = [b"first", b"", &[7; 1_000], b"last"];
     let mut batch = Batch::new(3);
     for _ in 0..2 {

@@ -169,7 +169,10 @@ pub mod tests {
     };
 
     fn numbers<const N: usize>(numbers: [f64; N]) -> Vec<u8> {
-        numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+        numbers
+            .iter()
+            .flat_map(|number| number.to_be_bytes())
+            .collect()
     }
 
     /// The bytes of an order with this type byte.

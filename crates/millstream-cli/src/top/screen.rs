@@ -159,10 +159,26 @@ mod tests {
 
     #[test]
     fn keys_that_end_it_are_told_from_others() {
-        for keys in [&b"q"[..], b"\x03", b"\x1b", b"xq", b"\x1b[Aq", b"\x1bOPq", b"\x1bq"] {
+        for keys in [
+            &b"q"[..],
+            b"\x03",
+            b"\x1b",
+            b"xq",
+            b"\x1b[Aq",
+            b"\x1bOPq",
+            b"\x1bq",
+        ] {
             assert!(has_end(keys), "{keys:?}");
         }
-        for keys in [&b""[..], b"x", b"\x1b[A", b"\x1bOP", b"\x1b[", b"\x1b[3~", b"\x1b[113;5u"] {
+        for keys in [
+            &b""[..],
+            b"x",
+            b"\x1b[A",
+            b"\x1bOP",
+            b"\x1b[",
+            b"\x1b[3~",
+            b"\x1b[113;5u",
+        ] {
             assert!(!has_end(keys), "{keys:?}");
         }
     }

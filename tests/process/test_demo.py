@@ -33,7 +33,7 @@ def start(folder: Path, *options: object) -> subprocess.Popen[str]:
 def ended(demo: subprocess.Popen[str]) -> dict[str, Any]:
     """The report of a run that succeeds and says nothing else."""
     said, errors = demo.communicate(timeout=PATIENCE)
-    assert (demo.returncode, errors) == (0, "")
+    assert demo.returncode == 0 and not errors, errors
     report: dict[str, Any] = json.loads(said)
     return report
 

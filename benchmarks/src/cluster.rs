@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use clap::ValueEnum;
-use crate::figures::{Latency, median_index};
 
 use self::report::Rate;
 pub use self::report::{Commits, Figures, Hop};
 use self::role::Fault;
 pub use self::role::{Case, Outcome, Role};
+use crate::figures::{Latency, median_index};
 use crate::programs;
 use crate::scratch::Scratch;
 

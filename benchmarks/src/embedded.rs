@@ -12,8 +12,8 @@ use millstream_queue::QueueError;
 use millstream_queue::embedded::{Options, PutOptions, Queue, Queues};
 use serde::Serialize;
 
-use crate::scratch::Scratch;
 use crate::figures::median_index;
+use crate::scratch::Scratch;
 use millstream_queue::flow as queues;
 
 const ITEM: [u8; 64] = [b'x'; 64];

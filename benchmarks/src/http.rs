@@ -12,11 +12,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::figures::{Latency, median_index};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 
 use self::load::{Load, Measured};
+use crate::figures::{Latency, median_index};
 use crate::programs::{cpu_seconds_of, python_module, this};
 use crate::scratch::Scratch;
 

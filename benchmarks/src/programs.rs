@@ -5,8 +5,9 @@
 use std::ffi::OsString;
 use std::io;
 
-use crate::program::Program;
 use millstream_cli::python;
+
+use crate::program::Program;
 
 /// The verb of this program that runs `millstream`.
 pub const MILLSTREAM: &str = "millstream";

@@ -15,8 +15,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::figures::median_index;
-use crate::program::Program;
 use millstream_queue::address::Address;
 use serde::Serialize;
 
@@ -26,6 +24,8 @@ use self::dialect::Dialect;
 use self::load::{Load, Measured};
 use self::redis::Redis;
 use self::server::{ANY_PORT, serve};
+use crate::figures::median_index;
+use crate::program::Program;
 use crate::programs::{self, cpu_seconds_of};
 use crate::scratch::Scratch;
 

@@ -14,7 +14,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::figures::{Latency, median_index};
 use millstream_journal::chain;
 use millstream_wire::Cause;
 use serde::Serialize;
@@ -24,6 +23,7 @@ use self::chronicle::{Chronicle, Style};
 pub use self::order::What;
 pub use self::ours::consume;
 pub use self::plan::Plan;
+use crate::figures::{Latency, median_index};
 
 /// The runs of one of the systems that are compared.
 #[derive(Debug, Clone, Serialize)]

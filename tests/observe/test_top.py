@@ -4,11 +4,13 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import servers
@@ -42,34 +44,67 @@ def test_an_address_without_a_flow() -> None:
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_a_terminal_shows_the_flow_until_q(tmp_path: Path) -> None:
+class Terminal:
+    """``top`` in a terminal of 30 lines of 120 characters."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.before = termios.tcgetattr(self.theirs)
+        self.resize(30, 120)
+        self.shown = b""
+        self.process = subprocess.Popen(
+            [*TOP, *arguments],
+            stdin=self.theirs,
+            stdout=self.theirs,
+            stderr=self.theirs,
+            env=os.environ | {"TERM": "xterm"},
+            start_new_session=True,
+        )
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read_until(self, condition: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, self.shown
+            if select.select([self.ours], [], [], 0.1)[0]:
+                self.shown += os.read(self.ours, 65536)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+def judge_end(top: Terminal, end: bytes | signal.Signals) -> None:
+    """It shows the flow, also at another size, until a key or a signal, and the terminal is as before."""
+    top.read_until(lambda: b"enrich limits the flow" in top.shown)
+    assert top.process.poll() is None and termios.tcgetattr(top.theirs) != top.before
+    # Another size, and a key without a meaning: it goes on.
+    top.shown = b""
+    top.resize(3, 20)
+    top.process.send_signal(signal.SIGWINCH)
+    os.write(top.ours, b"\x1b[A")
+    top.read_until(lambda: top.shown.count(b"\x1b[H") >= 2)
+    assert top.process.poll() is None
+    if isinstance(end, bytes):
+        os.write(top.ours, end)
+    else:
+        top.process.send_signal(end)
+    top.read_until(lambda: top.process.poll() is not None)
+    top.read_until(lambda: top.shown.endswith(b"\x1b[?25h\x1b[?1049l"))
+    assert top.process.returncode == 0, end
+    assert termios.tcgetattr(top.theirs) == top.before
+
+
+def test_a_terminal_shows_the_flow_until_a_key_or_a_signal(tmp_path: Path) -> None:
     with Observed(tmp_path, SLOW) as flow:
         until("the flow", lambda: flow.snapshot()["steps"])
-        ours, theirs = pty.openpty()
-        os.set_blocking(ours, False)
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-        size = os.environ | {"TERM": "xterm"}
-        process = subprocess.Popen(
-            [*TOP, flow.url], stdin=theirs, stdout=theirs, stderr=theirs, env=size, start_new_session=True
-        )
-        os.close(theirs)
-        shown = b""
-        end = time.monotonic() + PATIENCE
-        try:
-            while b"enrich limits the flow" not in shown:
-                assert time.monotonic() < end and process.poll() is None, shown
-                if select.select([ours], [], [], 1)[0]:
-                    shown += os.read(ours, 65536)
-            os.write(ours, b"q")
-            while process.poll() is None:
-                assert time.monotonic() < end, shown
-                if select.select([ours], [], [], 0.1)[0]:
-                    try:
-                        shown += os.read(ours, 65536)
-                    except OSError:
-                        break  # the terminal is closed: the process has ended
-            assert process.wait(PATIENCE) == 0
-        finally:
-            process.kill()
-            process.wait()
-            os.close(ours)
+        for end in (b"q", b"\x03", b"\x1b", signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            top = Terminal(flow.url)
+            try:
+                judge_end(top, end)
+            finally:
+                top.close()

@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use crate::figures::Latency;
 use millstream_flow::metrics::latency_histogram;
 use millstream_journal::clock::monotonic_ns;
 use timely::WorkerConfig;
@@ -21,6 +20,7 @@ use timely::dataflow::{InputHandle, ProbeHandle};
 use timely::worker::Worker;
 
 use super::role::{Fault, HOPS_PER_SECOND, Outcome, Role};
+use crate::figures::Latency;
 
 const BATCH: u64 = 1000;
 /// Batches of each process that are on their way at once: 64,000 items, as in a flow.

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use crate::figures::{Latency, cpu_seconds};
 use millstream_cluster::{Address, Auth, Processes, Settings};
 use millstream_flow::cluster::Cluster;
 use millstream_flow::key::{Key, Shards};
@@ -14,6 +13,7 @@ use millstream_flow::{Flow, Options, Recovery, Running, Stream, generator};
 use millstream_journal::clock::monotonic_ns;
 
 use super::role::{Case, Fault, HOPS_PER_SECOND, Outcome, Role};
+use crate::figures::{Latency, cpu_seconds};
 use crate::flow::costly;
 
 /// How long an idle process is watched.

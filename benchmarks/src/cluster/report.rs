@@ -2,8 +2,9 @@
 
 use std::fmt::{Display, Formatter};
 
-use crate::figures::Latency;
 use serde::Serialize;
+
+use crate::figures::Latency;
 
 /// A rate beside another.
 #[derive(Clone, Debug, Serialize)]

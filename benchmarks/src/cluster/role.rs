@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use crate::figures::Latency;
 use serde::{Deserialize, Serialize};
+
+use crate::figures::Latency;
 
 pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
 

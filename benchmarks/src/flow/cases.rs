@@ -3,12 +3,13 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use crate::figures::median_index;
 use millstream_flow::join::Join;
 use millstream_flow::{
     Emit, EventTime, Flow, FlowError, KeyedStream, Options, Stream, Timed, Window, generator,
 };
 use millstream_journal::clock::monotonic_ns;
+
+use crate::figures::median_index;
 
 /// The time of one run, in seconds.
 pub(super) fn seconds(flow: &Flow, options: Options) -> Result<f64, FlowError> {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use crate::figures::{Latency, cpu_seconds};
 use millstream_journal::clock::monotonic_ns;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use super::texts::Request;
+use crate::figures::{Latency, cpu_seconds};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);

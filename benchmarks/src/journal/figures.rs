@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use crate::figures::median_index;
 use serde::Serialize;
+
+use crate::figures::median_index;
 
 /// The body of each record that carries no value of its own.
 pub const BODY: [u8; 64] = [b'x'; 64];

@@ -9,9 +9,9 @@ use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Error, Journal, Options, Reader, Wait, Writer};
 
 use super::figures::{BODY, Fault, Figures};
+use crate::program::{Program, Receiver};
 use crate::programs;
 use crate::scratch::Scratch;
-use crate::program::{Program, Receiver};
 use millstream_replication::Followers;
 
 const RECORDS: u64 = 2_000_000;

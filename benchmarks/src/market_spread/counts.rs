@@ -157,7 +157,9 @@ fn compare(received: Vec<Vec<u8>>, expected: Vec<Vec<u8>>) -> Vec<String> {
         let at = (0..got.len().max(want.len())).find(|&at| got.get(at) != want.get(at))?;
         let name = String::from_utf8_lossy(symbol);
         let shown = |result: Option<&Vec<u8>>| {
-            result.map_or("nothing".to_owned(), |result| result.escape_ascii().to_string())
+            result.map_or("nothing".to_owned(), |result| {
+                result.escape_ascii().to_string()
+            })
         };
         Some(format!(
             "result {at} of symbol {}: expected {}, received {}",

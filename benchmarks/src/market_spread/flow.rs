@@ -73,8 +73,7 @@ pub(super) fn spread(
 
 /// Sends the rejected orders to `sink`.
 pub(super) fn reject(handled: &KeyedStream<Symbol, Handled>, sink: TcpSink) {
-    let encode =
-        |result: &OrderResult, out: &mut Vec<u8>| out.extend_from_slice(&result.encode());
+    let encode = |result: &OrderResult, out: &mut Vec<u8>| out.extend_from_slice(&result.encode());
     handled
         .filter_map(|handled| handled.result)
         .named("rejected")

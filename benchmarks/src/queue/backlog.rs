@@ -4,11 +4,11 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 
-use crate::program::{Program, Receiver};
 use millstream_flow::clock;
 use serde::Serialize;
 
 use super::server::{ANY_PORT, serve};
+use crate::program::{Program, Receiver};
 use crate::scratch::Scratch;
 
 /// A backlog, and what it cost.

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::program::Program;
 use millstream_queue::address::Address;
+
+use crate::program::Program;
 
 /// Processes that are killed when this is dropped.
 #[derive(Default)]

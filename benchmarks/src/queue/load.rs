@@ -6,7 +6,6 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use crate::figures::cpu_seconds;
 use millstream_flow::clock;
 use millstream_queue::address::{Address, Stream};
 use mio::event::Source;
@@ -14,6 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
 use super::dialect::{Dialect, PATIENCE, Words, begin_queue};
+use crate::figures::cpu_seconds;
 
 /// What the connections do.
 #[derive(Clone, Copy, Debug)]

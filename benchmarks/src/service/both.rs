@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::figures::Latency;
-use crate::program::Program;
 use millstream_wire::Cause;
 use serde::{Deserialize, Serialize};
+
+use crate::figures::Latency;
+use crate::program::Program;
 
 /// What a consumer has seen.
 #[derive(Debug, Clone, Serialize, Deserialize)]

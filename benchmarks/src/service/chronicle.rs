@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use crate::program::Program;
 use millstream_journal::clock::monotonic_ns;
 use millstream_wire::Cause;
 
 use super::both::{Consumed, both};
 use super::plan::{Plan, Times};
+use crate::program::Program;
 
 const SOURCES: [(&str, &str); 4] = [
     ("pom.xml", include_str!("../../java/chronicle/pom.xml")),

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::figures::Latency;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Journal, Options, Retention, Wait};
 use millstream_service::{Service, Settings, publisher};
@@ -13,6 +12,7 @@ use super::both::{Consumed, Sent, both};
 use super::digest::Digest;
 use super::order::{Maker, Orders};
 use super::plan::{Plan, Times};
+use crate::figures::Latency;
 use crate::programs::{self, python_module};
 
 pub(super) fn publish_and_consume(

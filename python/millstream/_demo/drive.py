@@ -27,7 +27,9 @@ BIND_SECONDS = 10.0
 LOOK_SECONDS = 0.05
 """How often a signal and the end of the flow are looked for."""
 END_SECONDS = 1.0
-"""How long a flow may take to end by itself after the sender was interrupted."""
+"""How long an interrupted flow may take to end by itself, once it has handled all that was sent."""
+STALL_SECONDS = 10.0
+"""How long an interrupted flow may make no progress."""
 
 
 def measure(rate: float | None, seconds: float, spin: bool, http: str | None, stop: Stop) -> dict[str, Any]:
@@ -82,7 +84,7 @@ class Driven:
             schedule = ["--rate", rate / 2, "--start-at", start_ns]
         args = [word for stream in streams for word in ("--stream", stream)]
         sent = run_json(self._stop, "send", *args, "--repeat", "--seconds", seconds, *schedule)
-        self._await_end()
+        self._await_end(sum(stream["messages"] for stream in sent["streams"]))
         self.probe.ended(sent)
         return sent
 
@@ -93,15 +95,16 @@ class Driven:
         except queue.Empty:
             raise Failed("the flow does not listen") from None
 
-    def _await_end(self) -> None:
-        """Waits until all that was sent is handled."""
-        until = None
+    def _await_end(self, sent: int) -> None:
+        """Waits until all that was sent is handled, and the flow has ended."""
+        handled, since = -1, time.monotonic()
         while not self.running.has_ended:
+            if self.probe.handled != handled:
+                handled, since = self.probe.handled, time.monotonic()
             # A sender that was interrupted before it connected leaves the flow waiting for it.
-            if self._stop.requested:
-                until = until or time.monotonic() + END_SECONDS
-                if time.monotonic() > until:
-                    self.running.stop()
+            limit = END_SECONDS if handled == sent else STALL_SECONDS
+            if self._stop.requested and time.monotonic() > since + limit:
+                self.running.stop()
             time.sleep(LOOK_SECONDS)
 
     def give_up(self) -> None:

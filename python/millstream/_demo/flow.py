@@ -88,6 +88,11 @@ class Probe:
         self._rows.extend((first, len(values), time.monotonic_ns()))
         return []
 
+    @property
+    def handled(self) -> int:
+        """The messages that are handled, without the initial quotes."""
+        return sum(self._seen.values()) - INITIAL
+
     def schedule(self, start_ns: int, interval_ns: float) -> None:
         """Sets when the first message of each stream is due, and the time between two."""
         self._schedule = start_ns, interval_ns

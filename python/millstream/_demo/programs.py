@@ -93,9 +93,13 @@ def report_of(program: subprocess.Popen[str], output: str, errors: str) -> dict[
     return found
 
 
+SEED = 14
+"""A seed with which a short run has results: orders 5,226 and 24,957 are for symbols with a wide spread."""
+
+
 def generate(kind: str, path: str) -> None:
     """Writes a file of test data."""
-    with start("generate", f"market-spread-{kind}", "--out", path) as program:
+    with start("generate", f"market-spread-{kind}", "--out", path, "--seed", SEED) as program:
         _, errors = program.communicate()
     if program.returncode != 0:
         raise Failed(errors.strip())

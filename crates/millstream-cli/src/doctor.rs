@@ -243,7 +243,7 @@ fn sync_cost(dir: &Path) -> Result<Duration, millstream_journal::Error> {
     let path = dir.join(format!(".millstream-doctor-{}", std::process::id()));
     let timed = || {
         let journal = Journal::open(&path, Options::default().with_sync(Sync::Always))?;
-        let mut writer = journal.writer()?;
+        let writer = journal.writer()?;
         let mut costs = Vec::new();
         for _ in 0..SYNCS {
             let before = millstream_journal::clock::monotonic_ns();

@@ -126,3 +126,13 @@ def test_a_run_ends_quietly_with_the_reader_of_its_output(options: list[str] | N
     running.stdout.close()
     said = [line for line in running.stderr if "has joined the run" not in line]
     assert running.wait() == 141 and said == []
+
+
+def test_a_replay_ends_quietly_with_the_reader_of_its_output(tmp_path: Path) -> None:
+    path = tmp_path / "orders.py"
+    path.write_text(DESCRIBED.replace("ms.testing.items(range(100_000))", 'ms.files.lines("recorded")'))
+    with ms.Journal(tmp_path / "recorded") as journal:
+        journal.append_many([b"%d" % number for number in range(50_000)])
+    script = f"millstream run {path} --replay in={tmp_path}/recorded | head -1; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 141 and ran.stderr == "" and ran.stdout.count("\n") == 1

@@ -9,7 +9,7 @@ import re
 import sys
 from datetime import datetime, timedelta, timezone
 
-from .._connectors.io import Sink
+from .._connectors.io import ReaderEnded, Sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,12 @@ class Lines(Sink):
         """Writes them."""
         from .replay import text
 
-        self.to.write("".join([f"{self.name}\t{text(item)}\n" for item in items]))
+        try:
+            self.to.write("".join([f"{self.name}\t{text(item)}\n" for item in items]))
+        except BrokenPipeError:
+            if self.to is sys.stdout:
+                raise ReaderEnded from None
+            raise
 
     def flush(self) -> None:
         """Does nothing: the file is flushed at the end of the replay."""

@@ -187,7 +187,10 @@ mod tests {
         texts.map(|level| level.value).sink("out", out.sink());
         for workers in [1, 3] {
             let given = items(events(3, 30)).batch_size(4);
-            let trial = Trial::new(&flow).input("in", given).workers(workers);
+            let trial = Trial::new(&flow)
+                .output::<i64>("out")
+                .input("in", given)
+                .workers(workers);
             assert!(trial.crash_everywhere().expect("it runs") > 6);
         }
     }

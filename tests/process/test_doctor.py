@@ -1,0 +1,58 @@
+"""``millstream doctor``: what it finds on this machine, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+
+
+def findings(*arguments: str) -> dict[str, Any]:
+    command = ["millstream", "doctor", "--json", *arguments]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return {finding["name"]: finding for finding in found}
+
+
+def test_the_directory_is_tried_and_nothing_stays(tmp_path: Path) -> None:
+    found = findings(str(tmp_path))
+    assert str(tmp_path) in found["directory"]["value"] and "free" in found["directory"]["value"]
+    assert "sync=always" in found["sync"]["value"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_and_its_clients_are_those_of_this_interpreter() -> None:
+    found = findings()
+    assert platform.python_version() in found["python"]["value"]
+    assert ms.__version__ in found["program"]["value"]
+    assert "redis " in found["clients"]["value"]
+
+
+def test_memory_is_not_a_disk() -> None:
+    directory = findings("/dev/shm")["directory"]
+    assert "tmpfs" in directory["value"] and "nothing survives" in directory["advice"]
+
+
+def test_a_directory_that_does_not_exist_has_a_remedy() -> None:
+    directory = findings("/no/such/directory")["directory"]
+    assert "/no/such/directory" in directory["value"] and directory["advice"].startswith("name a directory")
+
+
+def test_few_open_files_are_marked() -> None:
+    command = "ulimit -n 100; exec millstream doctor"
+    printed = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
+    (line,) = [line for line in printed.splitlines() if "open files" in line]
+    assert line.startswith("! limits") and "100 open files" in line and "ulimit -n 65536" in printed
+
+
+def test_the_native_program_without_python_says_so(tmp_path: Path) -> None:
+    command = ["millstream", "doctor", "--json"]
+    environment = {"PATH": "/usr/bin:/bin", "MILLSTREAM_PYTHON": "/no/python"}
+    program = subprocess.run(["which", "millstream"], capture_output=True, text=True, check=True)
+    command[0] = program.stdout.strip()
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (python,) = [finding for finding in json.loads(ran.stdout) if finding["name"] == "python"]
+    assert "/no/python" in python["value"] and "pip install millstream" in python["advice"]

@@ -187,15 +187,16 @@ def read(
 
     Args:
         servers: addresses of some brokers, as a list or separated by commas.
-        topics: the name of a topic, or several.
+        topics: the name of a topic, or several. They must exist.
         start: where a partition begins that the flow has not read before: ``"earliest"``, ``"latest"``,
             ``"group"`` for the offset that ``group`` has committed (the oldest message if there is none), a
             time as a datetime or in seconds since 1970, or offsets as ``{topic: {partition: offset}}``
             (the oldest message for all other partitions).
-        end: where reading ends: ``"latest"`` for the end as it is when the flow begins, or a time. None: the
-            source waits for messages, without end.
+        end: where reading ends: ``"latest"`` for the first message that is not there, or not committed, when
+            the flow begins, or a time for the first message of that time. None: the source waits for
+            messages, without end.
         group: the consumer group for which the offsets of processed messages are committed, so that tools
-            show the lag.
+            show the lag: after each epoch, or about every second without a state directory.
         values: whether items are the values only, as bytes; a tombstone is None. This is faster.
         decode: makes an item of a value: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or a
             function. Items are what it returns then; a tombstone is None.

@@ -22,7 +22,6 @@ WHOLE = (
     "joins.md",
     "journal.md",
     "operating.md",
-    "outbox.md",
     "queues.md",
     "recovery.md",
     "replay.md",

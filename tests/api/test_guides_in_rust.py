@@ -23,7 +23,6 @@ WHOLE = (
     "journal.md",
     "operating.md",
     "queues.md",
-    "recovery.md",
     "replay.md",
     "testing.md",
     "testing-services.md",

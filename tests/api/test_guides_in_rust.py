@@ -17,7 +17,6 @@ TIMEOUT = 500
 DESK = blocks(GUIDE / "services.md", "rust")[1].partition("fn main")[0]
 """The types of services.md."""
 WHOLE = (
-    "connectors.md",
     "flows.md",
     "joins.md",
     "journal.md",

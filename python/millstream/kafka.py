@@ -200,7 +200,13 @@ def read(
         values: whether items are the values only, as bytes; a tombstone is None. This is faster.
         decode: makes an item of a value: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or a
             function. Items are what it returns then; a tombstone is None.
-        settings: settings of the client by librdkafka's names, for instance for TLS and passwords.
+        settings: settings of the client by librdkafka's names, for instance for TLS and passwords. Unless
+            they are given: ``fetch.queue.backoff.ms=5``, ``queued.min.messages=100000``,
+            ``fetch.wait.max.ms=100``, ``check.crcs=true``, ``reconnect.backoff.max.ms=1000``,
+            ``isolation.level=read_committed``; ``queued.max.messages.kbytes``, the memory of the queues,
+            65536 divided by the partitions of a worker, at least 1024; ``statistics.interval.ms=1000``, by
+            which the gaps of transactions are found; ``topic.metadata.refresh.interval.ms=60000``, how often
+            new partitions and topics created anew are looked for, -1: never.
         token: returns a :class:`Token` for a login by OAUTHBEARER. It is called when a client connects, on a
             thread of its own, and again before each token ends; an error is logged, and it is called again.
         decode_key: makes an object of a key, as ``decode`` does of a value. Items are pairs of both then; the
@@ -320,7 +326,9 @@ def write(
             :class:`Message`. None: items are that already.
         exactly_once: whether messages are written in transactions. False: they are sent at once and
             acknowledged before their epoch is committed.
-        settings: settings of the client by librdkafka's names.
+        settings: settings of the client by librdkafka's names. Unless they are given: ``linger.ms=1``,
+            ``reconnect.backoff.max.ms=1000``, and ``partitioner=murmur2_random``, so that equal keys are in
+            the same partition as with Java's clients.
         max_bytes: sources pause while more bytes wait in the outbox. None: 1 GiB.
         max_age: sources pause while an older message waits in the outbox: seconds or a timedelta. None: no
             limit.

@@ -67,6 +67,21 @@ class Token:
         >>> import millstream as ms
         >>> ms.kafka.Token("eyJhbGciOi...", ends=1_900_000_000.0)
         Token(ends=1900000000.0, principal='')
+
+        Tokens of a service with OpenID Connect, by the client credentials grant:
+
+        >>> import json
+        >>> import time
+        >>> from urllib.parse import urlencode
+        >>> from urllib.request import urlopen
+        >>> def token() -> ms.kafka.Token:
+        ...     form = {"grant_type": "client_credentials", "client_id": "flow", "client_secret": "..."}
+        ...     with urlopen("https://example.com/token", urlencode(form).encode(), timeout=9) as answer:
+        ...         made = json.load(answer)
+        ...     return ms.kafka.Token(made["access_token"], time.time() + made["expires_in"])
+        >>> settings = {"security.protocol": "sasl_ssl"}
+        >>> ms.kafka.read("kafka1:9093", "orders", settings=settings, token=token)
+        <source kafka orders from kafka1:9093>
     """
 
     value: str = field(repr=False)

@@ -67,6 +67,21 @@ class Token:
         >>> import millstream as ms
         >>> ms.kafka.Token("eyJhbGciOi...", ends=1_900_000_000.0)
         Token(ends=1900000000.0, principal='')
+
+        Tokens of a service with OpenID Connect, by the client credentials grant:
+
+        >>> import json
+        >>> import time
+        >>> from urllib.parse import urlencode
+        >>> from urllib.request import urlopen
+        >>> def token() -> ms.kafka.Token:
+        ...     form = {"grant_type": "client_credentials", "client_id": "flow", "client_secret": "..."}
+        ...     with urlopen("https://example.com/token", urlencode(form).encode(), timeout=9) as answer:
+        ...         made = json.load(answer)
+        ...     return ms.kafka.Token(made["access_token"], time.time() + made["expires_in"])
+        >>> settings = {"security.protocol": "sasl_ssl"}
+        >>> ms.kafka.read("kafka1:9093", "orders", settings=settings, token=token)
+        <source kafka orders from kafka1:9093>
     """
 
     value: str = field(repr=False)
@@ -187,19 +202,26 @@ def read(
 
     Args:
         servers: addresses of some brokers, as a list or separated by commas.
-        topics: the name of a topic, or several.
+        topics: the name of a topic, or several. They must exist.
         start: where a partition begins that the flow has not read before: ``"earliest"``, ``"latest"``,
             ``"group"`` for the offset that ``group`` has committed (the oldest message if there is none), a
             time as a datetime or in seconds since 1970, or offsets as ``{topic: {partition: offset}}``
             (the oldest message for all other partitions).
-        end: where reading ends: ``"latest"`` for the end as it is when the flow begins, or a time. None: the
-            source waits for messages, without end.
+        end: where reading ends: ``"latest"`` for the first message that is not there, or not committed, when
+            the flow begins, or a time for the first message of that time. None: the source waits for
+            messages, without end.
         group: the consumer group for which the offsets of processed messages are committed, so that tools
-            show the lag.
+            show the lag: after each epoch, or about every second without a state directory.
         values: whether items are the values only, as bytes; a tombstone is None. This is faster.
         decode: makes an item of a value: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or a
             function. Items are what it returns then; a tombstone is None.
-        settings: settings of the client by librdkafka's names, for instance for TLS and passwords.
+        settings: settings of the client by librdkafka's names, for instance for TLS and passwords. Unless
+            they are given: ``fetch.queue.backoff.ms=5``, ``queued.min.messages=100000``,
+            ``fetch.wait.max.ms=100``, ``check.crcs=true``, ``reconnect.backoff.max.ms=1000``,
+            ``isolation.level=read_committed``; ``queued.max.messages.kbytes``, the memory of the queues,
+            65536 divided by the partitions of a worker, at least 1024; ``statistics.interval.ms=1000``, by
+            which the gaps of transactions are found; ``topic.metadata.refresh.interval.ms=60000``, how often
+            new partitions and topics created anew are looked for, -1: never.
         token: returns a :class:`Token` for a login by OAUTHBEARER. It is called when a client connects, on a
             thread of its own, and again before each token ends; an error is logged, and it is called again.
         decode_key: makes an object of a key, as ``decode`` does of a value. Items are pairs of both then; the
@@ -319,7 +341,9 @@ def write(
             :class:`Message`. None: items are that already.
         exactly_once: whether messages are written in transactions. False: they are sent at once and
             acknowledged before their epoch is committed.
-        settings: settings of the client by librdkafka's names.
+        settings: settings of the client by librdkafka's names. Unless they are given: ``linger.ms=1``,
+            ``reconnect.backoff.max.ms=1000``, and ``partitioner=murmur2_random``, so that equal keys are in
+            the same partition as with Java's clients.
         max_bytes: sources pause while more bytes wait in the outbox. None: 1 GiB.
         max_age: sources pause while an older message waits in the outbox: seconds or a timedelta. None: no
             limit.

@@ -17,14 +17,11 @@ TIMEOUT = 500
 DESK = blocks(GUIDE / "services.md", "rust")[1].partition("fn main")[0]
 """The types of services.md."""
 WHOLE = (
-    "connectors.md",
     "flows.md",
     "joins.md",
     "journal.md",
     "operating.md",
-    "outbox.md",
     "queues.md",
-    "recovery.md",
     "replay.md",
     "testing.md",
     "testing-services.md",

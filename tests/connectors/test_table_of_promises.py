@@ -59,7 +59,7 @@ def section() -> str:
 
 
 def rows() -> dict[str, list[str]]:
-    """The cells after the name, by the name of the connector: promise, position, login."""
+    """The cells after the name, by the name of the connector: promise, login."""
     lines = [line.strip("|").split("|") for line in section().splitlines() if line.startswith("| `ms.")]
     return {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in lines}
 
@@ -119,13 +119,13 @@ def test_the_policy_is_that_of_the_step_the_source_or_the_sink(name: str) -> Non
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_login_is_an_option(name: str) -> None:
     function = getattr(getattr(ms, name.split(".")[1]), name.split(".")[2])
-    for option in re.findall("`(.+?)`", rows()[name][2]):
+    for option in re.findall("`(.+?)`", rows()[name][1]):
         assert option in inspect.signature(function).parameters
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_login_is_what_it_takes(name: str) -> None:
-    known = rows()[name][2].split(", ")
+    known = rows()[name][1].split(", ")
     if known[-1] == "certificates":
         known[-1:] = ["ca", "certificate", "key"]
     for part in (field.name for field in fields(ms.Login)):

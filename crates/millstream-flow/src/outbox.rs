@@ -19,11 +19,14 @@
 //! use millstream_flow::outbox::{DeliveryError, Destination, Outbox, OutboxIdentity, connector};
 //! use millstream_flow::{Flow, Frames, Options, Recovery, codec, testing};
 //!
-//! /// A table with the number of its last row.
+//! /// A table with the number of each row. It writes a batch on the condition that it has the row before.
 //! struct Table(Arc<Mutex<Vec<(u64, Vec<u8>)>>>);
 //!
 //! impl Destination for Table {
 //!     fn write(&mut self, batch: &Frames, first: u64, _: u64) -> Result<(), DeliveryError> {
+//!         if self.position()? != first.checked_sub(1) {
+//!             return Err(DeliveryError::fatal("another copy of the state directory delivers"));
+//!         }
 //!         let rows = (first..).zip(batch.iter().map(<[u8]>::to_vec));
 //!         self.0.lock().unwrap().extend(rows);
 //!         Ok(())

@@ -52,7 +52,8 @@ class EventTimeVerbs(PlainBase[T_co]):
             lateness: how many seconds an item may be older than the newest one of its partition without
                 being late.
             idle: after how many seconds of silence a partition no longer holds back the watermark. None: it
-                always does.
+                always does. When all are silent, the watermark is that of the latest; later items of a
+                slower partition may be late.
             name: the name of the step in errors and metrics.
             on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
                 :class:`millstream.dead_letter`.

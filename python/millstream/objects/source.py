@@ -44,7 +44,7 @@ def read(
 
     An object must not change. Within a directory, which is the part of a name before the last ``/``, names
     must ascend: an object that appears with a lower name than one that was read is not read, and a warning
-    names the directory.
+    names the directory. ``Report.lags`` has the bytes of the objects that were found and not read.
 
     Args:
         at: a URL such as ``"s3://bucket/orders"``, the path of a directory, or a store of ``obstore``.

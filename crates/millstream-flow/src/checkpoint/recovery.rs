@@ -11,6 +11,25 @@ use crate::cluster::Membership;
 use crate::error::FlowError;
 
 /// The state directory of a run, and the length of its epochs.
+///
+/// ```
+/// use millstream_flow::{Emit, Flow, Options, Recovery, testing};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let state = folder.path().join("state");
+/// let (flow, out) = (Flow::new("counts"), testing::Collected::new());
+/// flow.source("words", testing::items(["to", "be", "to"]))
+///     .key_by(|word| *word)
+///     .count(Emit::Each)
+///     .items()
+///     .sink("out", out.sink());
+/// let mut options = Options::default();
+/// options.recovery = Some(Recovery::new(&state));
+/// flow.run(options.clone())?;
+/// flow.run(options)?; // no new input: no output is repeated
+/// assert_eq!(out.take(), [("to", 1), ("be", 1), ("to", 2)]);
+/// # Ok::<(), millstream_flow::FlowError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Recovery {
     pub(crate) dir: PathBuf,

@@ -247,6 +247,23 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::CursorName`]; [`Error::CursorInUse`] unless all openings of the cursor share it; [`Error::Damage`].
+    ///
+    /// ```
+    /// use millstream_journal::{CursorMode, Journal, Options};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("jobs");
+    /// let journal = Journal::open(&path, Options::default())?;
+    /// journal.writer()?.append_many(["a", "b", "c"])?;
+    /// let cursor = journal.cursor("worker", CursorMode::Exclusive)?;
+    /// let mut reader = journal.reader()?;
+    /// reader.seek(cursor.position()?)?;
+    /// while let Some(record) = reader.next()? {
+    ///     cursor.set(record.sequence + 1)?; // after the work is done: each job at least once
+    /// }
+    /// assert_eq!(cursor.position()?, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cursor(&self, name: &str, share: CursorMode) -> Result<Cursor<S>> {
         Cursor::open(self.clone(), name, share)
     }

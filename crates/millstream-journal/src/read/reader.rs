@@ -92,6 +92,28 @@ pub enum Wait {
 }
 
 /// Reads a journal from any position on.
+///
+/// ```
+/// use millstream_journal::{Journal, Options};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("numbers");
+/// let journal = Journal::open(&path, Options::default())?;
+/// journal.writer()?.append_many((0..100).map(|n| n.to_string()))?;
+///
+/// let mut reader = Journal::open(&path, Options::read_only())?.reader()?;
+/// assert_eq!(reader.read(42)?.body, b"42");
+/// let mut bytes = 0;
+/// reader.seek(0)?;
+/// while let Some(record) = reader.next()? {
+///     bytes += record.body.len();
+/// }
+/// assert_eq!(bytes, 190);
+/// let time_ns = reader.read(50)?.time_ns; // nanoseconds since 1970
+/// reader.seek_time(time_ns)?;
+/// assert_eq!(reader.peek_time()?, Some(time_ns));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reader<S: Storage = Mapped> {
     journal: Journal<S>,
     segment: SegmentOf<S>,

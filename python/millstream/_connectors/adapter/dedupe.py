@@ -30,7 +30,8 @@ class Dedupe:
     """Drops an item of a source whose key another item had shortly before.
 
     A key is remembered from its first item until ``count`` other keys have come after it or, with
-    ``within``, that time has passed.
+    ``within``, that time of the clock has passed, also while the flow does not run. A duplicate does not
+    prolong that.
 
     Args:
         key: a function that returns the key of an item, or the name of a field: a hashable value that can

@@ -192,7 +192,7 @@ class StartOptions(Options):
     )
     http: str | None = option(
         default=None,
-        help="show the flow on a page at this address, like 127.0.0.1:8080",
+        help="show the flow on a page at this address, like 8080 or 127.0.0.1:8080",
         more=", until it has ended; ``/metrics`` has its figures for Prometheus. Port 0 lets the system "
         "choose; the log has the address",
         noun="the address of the page",

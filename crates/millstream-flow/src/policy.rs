@@ -62,6 +62,22 @@ pub enum OnError {
 
 impl OnError {
     /// Failed items go to `sink`.
+    ///
+    /// ```
+    /// use millstream_flow::{DeadLetter, Flow, OnError, Options, testing};
+    ///
+    /// let (flow, good) = (Flow::new("ages"), testing::Collected::new());
+    /// let bad = testing::Collected::<DeadLetter>::new();
+    /// flow.source("texts", testing::items(["31", "x", "27"]))
+    ///     .try_map("age", OnError::dead_letter(bad.sink()), |text: &&str| text.parse::<u32>())
+    ///     .sink("ages", good.sink());
+    /// let report = flow.run(Options::default())?;
+    /// assert_eq!(good.take(), [31, 27]);
+    /// let letters: Vec<_> = bad.take().into_iter().map(|letter| letter.item).collect();
+    /// assert_eq!(letters, [Some("\"x\"".to_owned())]);
+    /// assert_eq!(report.step("age").unwrap().skipped, 1);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn dead_letter(sink: impl Sink<Vec<DeadLetter>>) -> Self {
         OnError::DeadLetter(Arc::new(sink))
     }

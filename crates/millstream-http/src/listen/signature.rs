@@ -46,6 +46,14 @@ pub struct Digest {
 }
 
 /// How the sender of web hooks signs its requests. The secret is in no error, log or `Debug` text.
+///
+/// ```
+/// use millstream_http::{Item, Signature, listen};
+///
+/// let signature = Signature::stripe("whsec_test");
+/// let events = listen("127.0.0.1:8080").path("/stripe").item(Item::Request).signature(signature).health("/health");
+/// # drop(events);
+/// ```
 #[derive(Clone)]
 pub struct Signature {
     scheme: Scheme,

@@ -134,6 +134,61 @@ impl<C: 'static> Setup<C> {
     /// it, is called with all recorded calls of the interface. Only the last input is repeated, as some of its outputs may be missing. For
     /// components whose outputs determine their whole state.
     ///
+    /// ```
+    /// use millstream_journal::{Journal, Options};
+    /// use millstream_service::{Service, Settings, publisher};
+    ///
+    /// #[millstream_wire::interface]
+    /// trait Orders {
+    ///     fn place(&mut self, quantity: u64);
+    /// }
+    ///
+    /// #[millstream_wire::interface]
+    /// trait Replies {
+    ///     fn accepted(&mut self, total: u64);
+    /// }
+    ///
+    /// /// What the replies say about the state.
+    /// #[derive(Default)]
+    /// struct Book {
+    ///     total: u64,
+    /// }
+    ///
+    /// impl Replies for Book {
+    ///     fn accepted(&mut self, total: u64) {
+    ///         self.total = total;
+    ///     }
+    /// }
+    ///
+    /// struct Desk<R> {
+    ///     replies: R,
+    ///     book: Book,
+    /// }
+    ///
+    /// impl<R: Replies> Orders for Desk<R> {
+    ///     fn place(&mut self, quantity: u64) {
+    ///         self.book.total += quantity;
+    ///         self.replies.accepted(self.book.total);
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), millstream_wire::Cause> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let orders = Journal::open(folder.path().join("orders"), Options::default())?;
+    /// let replies = Journal::open(folder.path().join("replies"), Options::default())?;
+    /// for start in 1..=3 {
+    ///     publisher::<dyn Orders>(&orders)?.place(100);
+    ///     let service = Service::new(&replies)?;
+    ///     let desk = Desk { replies: service.publisher::<dyn Replies>()?, book: Book::default() };
+    ///     let setup = service.component(desk).rebuild_from::<dyn Replies, _>(|desk| &mut desk.book)?;
+    ///     let mut runner = setup.input::<dyn Orders>(&orders)?.start(Settings::default())?;
+    ///     runner.drain()?;
+    ///     assert_eq!(runner.component().book.total, 100 * start);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// There is no output; the interface contradicts itself.
     pub fn rebuild_from<I: Dispatch<T> + ?Sized + 'static, T: ?Sized>(
@@ -217,6 +272,30 @@ impl<C: 'static> Setup<C> {
 
     /// Answers the query `name` while the service runs, from the state of the component: on its thread, between two inputs. Nothing is recorded,
     /// and the query makes no calls. [`ask`](crate::ask) asks it, through a socket beside the output journal.
+    ///
+    /// ```
+    /// use millstream_journal::{Journal, Options};
+    /// use millstream_service::json::json;
+    /// use millstream_service::{QueryError, Service};
+    ///
+    /// struct Desk {
+    ///     total: f64,
+    /// }
+    ///
+    /// # fn main() -> Result<(), millstream_wire::Cause> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let replies = Journal::open(folder.path().join("replies"), Options::default())?;
+    /// let setup = Service::new(&replies)?.component(Desk { total: 0.0 }).query("turnover", |desk, arguments| {
+    ///     let times = match arguments.get("times") {
+    ///         Some(times) => times.as_f64().ok_or_else(|| QueryError::arguments("times is a number"))?,
+    ///         None => 1.0,
+    ///     };
+    ///     Ok(json!(desk.total * times))
+    /// });
+    /// # drop(setup);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn query(
         mut self,

@@ -1,5 +1,6 @@
-# The verbs of the project; CI runs exactly these. A machine needs Rust, Python 3.10+ and a C compiler. What else the machine lacks is
-# installed by tests/setup; Python's packages go into .venv the first time, and again when the lists of them change.
+# The verbs of the project; CI runs exactly these. A machine needs Rust, Python 3.10+ and a C compiler. What else the
+# machine lacks is installed by tests/setup; Python's packages go into .venv the first time, and again when the lists of
+# them change.
 
 export PYTHON ?= python3
 VENV   ?= .venv
@@ -32,8 +33,8 @@ help:  ## list the verbs
 
 build: program package  ## build the Rust program and the Python package
 
-# The whole workspace is selected, so that program, package and wheel have the same features of each crate, which is then compiled once
-# for all of them.
+# The whole workspace is selected, so that program, package and wheel have the same features of each crate, which is
+# then compiled once for all of them.
 RELEASE := cargo build --release --workspace --exclude millstream-sim
 program:
 	$(RELEASE) --bin millstream
@@ -52,9 +53,9 @@ setup: machine $(READY)  ## install what tests need: packages of Debian or Ubunt
 machine:
 	tests/setup
 
-# What lints, tests, documentation and programs of tests are built of, in the profile `dev`: the same crates with the same features, so
-# that cargo compiles each crate once, and Clippy is the compiler that does it. The package in .venv is then that of the tests; `make
-# package` puts the release back.
+# What lints, tests, documentation and programs of tests are built of, in the profile `dev`: the same crates with the
+# same features, so that cargo compiles each crate once, and Clippy is the compiler that does it. The package in .venv
+# is then that of the tests; `make package` puts the release back.
 ALL := $(shell cat tests/built_together.txt)
 WITH_CLIPPY := code described interfaces api rust tested test tests-of-api variations kills worlds models versions packets rigs
 $(WITH_CLIPPY): export RUSTC_WORKSPACE_WRAPPER := clippy-driver
@@ -63,8 +64,8 @@ NEXTEST := $(BIN)/cargo-nextest nextest run
 tested:
 	.ci/phase "package for tests" $(BIN)/maturin develop --features tested
 
-# The three tiers: what one runs often; all behaviour, which README and CI run; and what takes hours.
-# Both languages' tests wait more than they compute: they run beside each other here, and the output of each stays together.
+# The three tiers: what one runs often; all behaviour, which README and CI run; and what takes hours. Both languages'
+# tests wait more than they compute: they run beside each other here, and the output of each stays together.
 check: $(READY) code  ## run what a change breaks first: format, lints, types, the tests of Rust, tests/api
 	$(MAKE) --jobs 2 --output-sync=target rust tests-of-api
 
@@ -75,8 +76,8 @@ test: setup rust tested  ## run every test of behaviour, in Rust and Python
 	.ci/phase "tests of Python" $(PYTEST) tests --deselect $(ALONE)
 	.ci/phase "a test alone" $(BIN)/pytest $(ALONE)
 
-# Most tests wait for processes, disks and timers, so more run at once than there are cores. A server that gives way to others is tested
-# with the machine to itself.
+# Most tests wait for processes, disks and timers, so more run at once than there are cores. A server that gives way to
+# others is tested with the machine to itself.
 PYTEST := $(BIN)/pytest -n 8 --dist load --maxschedchunk 2 --durations 30
 ALONE  := tests/process/test_queue_awake.py
 
@@ -98,8 +99,8 @@ interfaces: described
 	cargo build --quiet $(ALL) --example public_api
 	$(TARGET)/debug/examples/public_api $(TARGET)/doc
 
-# JSON of the documentation, of which the snapshots of the API are made; rustdoc's own lints run as for pages. `cargo doc` would check
-# every dependency for it, doctests link those that are built.
+# JSON of the documentation, of which the snapshots of the API are made; rustdoc's own lints run as for pages. `cargo
+# doc` would check every dependency for it, doctests link those that are built.
 described:
 	.ci/phase "rustdoc" env RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings" DOC="$(abspath $(TARGET))/doc" \
 		cargo test --doc --quiet $(ALL)

@@ -1,7 +1,8 @@
 //! Flows on two processes beside the same flows on one, and beside `timely` and a socket alone.
 //!
-//! Each process is one of this program, with the role that the command line names; they meet over Unix sockets in a directory. What is
-//! compared takes turns, so that slow phases of the machine meet both. Each run compares the items sent with the items handled.
+//! Each process is one of this program, with the role that the command line names; they meet over Unix sockets in a
+//! directory. What is compared takes turns, so that slow phases of the machine meet both. Each run compares the items
+//! sent with the items handled.
 
 mod floor;
 mod flows;

@@ -1,4 +1,5 @@
-//! `millstream-bench queue --in-process`: queues without a server: threads that put and take, and a flow from queue to queue.
+//! `millstream-bench queue --in-process`: queues without a server: threads that put and take, and a flow from queue to
+//! queue.
 
 use std::collections::VecDeque;
 use std::fmt;

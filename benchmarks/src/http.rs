@@ -1,7 +1,8 @@
 //! The source `http.listen` under load: connections that stay, and a small POST request on each at a time.
 //!
-//! The flow is a process of its own, this program again or a module in Python. It has a state directory and appends each item to a journal.
-//! When it has ended, the journal is read: it must have each item that was acknowledged, once, and no other.
+//! The flow is a process of its own, this program again or a module in Python. It has a state directory and appends
+//! each item to a journal. When it has ended, the journal is read: it must have each item that was acknowledged, once,
+//! and no other.
 
 mod load;
 mod server;

@@ -1,7 +1,7 @@
 //! Journals measured, and beside them, in the same run, the usual alternatives.
 //!
-//! Every figure is the median of several runs. In each run every row is measured once, one after the other, so that slow phases of the
-//! machine meet all rows. Rows of several processes are measured with several processes.
+//! Every figure is the median of several runs. In each run every row is measured once, one after the other, so that
+//! slow phases of the machine meet all rows. Rows of several processes are measured with several processes.
 
 mod bare;
 mod compare;

@@ -1,7 +1,8 @@
 //! The benchmarks of Millstream: `millstream-bench NAME`.
 //!
-//! Each benchmark has its options in [`verbs`] and its measurements in the module of its name. The shipped program knows none of them:
-//! `millstream bench NAME` starts this one. Other systems at the same work (Redis, SQLite, fjall, Chronicle Queue) are measured here too.
+//! Each benchmark has its options in [`verbs`] and its measurements in the module of its name. The shipped program
+//! knows none of them: `millstream bench NAME` starts this one. Other systems at the same work (Redis, SQLite, fjall,
+//! Chronicle Queue) are measured here too.
 //!
 //! ```text
 //! cargo run --release --manifest-path benchmarks/Cargo.toml -- journal --only speed --runs 5 --json
@@ -57,7 +58,8 @@ enum Verb {
     /// The flow of `http`.
     #[command(hide = true)]
     HttpServer(verbs::http::ServerArgs),
-    /// Flows on two processes: a step, an exchange, a hop, commits, idle processes; in Python also a kill and a rescale.
+    /// Flows on two processes: a step, an exchange, a hop, commits, idle processes; in Python also a kill and a
+    /// rescale.
     Cluster(verbs::cluster::Args),
     /// One process of `cluster`.
     #[command(hide = true)]

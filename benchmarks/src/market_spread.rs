@@ -1,10 +1,10 @@
 //! Market Spread over TCP: generator, senders, flow and receiver, with both kinds of latency.
 //!
-//! *Internal* latency is the age of a batch, since its frames were cut out of the read buffer, at
-//! the end of the state step (and at the flush of the sink, for results). *End-to-end* latency is
-//! open loop: message `i` of a stream is due at `t0 + i / rate`, and its latency runs from then
-//! until the state step has handled it, however late the sender was. A stall anywhere shows in it. A message that was due
-//! and never sent is in it too, with its lateness at the end of the run.
+//! *Internal* latency is the age of a batch, since its frames were cut out of the read buffer, at the end of the state
+//! step (and at the flush of the sink, for results). *End-to-end* latency is open loop: message `i` of a stream is due
+//! at `t0 + i / rate`, and its latency runs from then until the state step has handled it, however late the sender was.
+//! A stall anywhere shows in it. A message that was due and never sent is in it too, with its lateness at the end of
+//! the run.
 //!
 //! The figures of a run whose counts disagree are worthless: see [`counts`].
 

@@ -1,8 +1,8 @@
 //! `millstream-bench queue`: the queue server as clients see it, over loopback sockets.
 //!
-//! The server is a process of its own; this one is the load: one thread, all connections in one poll, so that it costs as little
-//! as it can on a machine with two cores. Each connection has a fixed number of requests in flight, and the answers are
-//! checked by their length and first bytes.
+//! The server is a process of its own; this one is the load: one thread, all connections in one poll, so that it costs
+//! as little as it can on a machine with two cores. Each connection has a fixed number of requests in flight, and the
+//! answers are checked by their length and first bytes.
 
 mod backlog;
 mod beside;
@@ -75,7 +75,8 @@ pub struct Row {
 /// All that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// A few bytes to a thread that sleeps in `read` and back, over such a socket: no two threads that sleep are faster here.
+    /// A few bytes to a thread that sleeps in `read` and back, over such a socket: no two threads that sleep are faster
+    /// here.
     pub round_trip_us: f64,
     /// Over Unix sockets instead of loopback.
     pub unix: bool,

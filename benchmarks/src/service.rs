@@ -1,7 +1,8 @@
 //! Typed calls over a journal, from one process to another: an order of 28 FIX fields, and a single integer.
 //!
-//! The publisher has a schedule and never waits for the consumer. Latency runs from the moment at which a call was due to the moment at which
-//! the consumer's method has read every field into a digest. The consumer is this program again, with a hidden verb.
+//! The publisher has a schedule and never waits for the consumer. Latency runs from the moment at which a call was due
+//! to the moment at which the consumer's method has read every field into a digest. The consumer is this program again,
+//! with a hidden verb.
 
 mod both;
 mod chronicle;

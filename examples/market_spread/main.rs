@@ -6,8 +6,8 @@
 //! orders --+
 //! ```
 //!
-//! With `STATE=DIR` it resumes after a crash: what was read is in the state directory before it is processed, and results are
-//! appended to the journal `RESULTS_JOURNAL`, each once.
+//! With `STATE=DIR` it resumes after a crash: what was read is in the state directory before it is processed, and
+//! results are appended to the journal `RESULTS_JOURNAL`, each once.
 
 mod market;
 mod messages;

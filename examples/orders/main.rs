@@ -1,7 +1,8 @@
 //! An order desk in Rust: the same calls, the same answers and the same tests as `desk.py`.
 //!
-//! Run: `orders run ORDERS REPLIES` takes all orders that are there, `orders test FOLDER` runs a test, and `orders count REPLIES`
-//! counts the answers of a desk: a flow that reads the output journal of a service. `orders system` is what `millstream service up` runs.
+//! Run: `orders run ORDERS REPLIES` takes all orders that are there, `orders test FOLDER` runs a test, and `orders
+//! count REPLIES` counts the answers of a desk: a flow that reads the output journal of a service. `orders system` is
+//! what `millstream service up` runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -221,7 +222,8 @@ impl Replies for Words {
     }
 }
 
-/// Counts the answers in the output journal of a desk. What is no call of `Replies`, such as the notes of names, says nothing.
+/// Counts the answers in the output journal of a desk. What is no call of `Replies`, such as the notes of names, says
+/// nothing.
 fn count(replies: &str) -> Result<(), Cause> {
     let schema = <dyn Replies>::schema()?.id();
     let words = move |record: &[u8]| -> Result<Vec<String>, CallError> {

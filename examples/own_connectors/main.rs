@@ -1,7 +1,9 @@
-//! A source and a sink of one's own: the ticks of a clock, of which each run has three, and a sink that writes a batch as one line.
+//! A source and a sink of one's own: the ticks of a clock, of which each run has three, and a sink that writes a batch
+//! as one line.
 //!
-//! Run: `cargo run --release --example own_connectors`. With the state directory `state`, in the current directory, the next run continues
-//! with the next tick. A sink for a system outside of the machine is an outbox: see `docs/guide/outbox.md`.
+//! Run: `cargo run --release --example own_connectors`. With the state directory `state`, in the current directory, the
+//! next run continues with the next tick. A sink for a system outside of the machine is an outbox: see
+//! `docs/guide/outbox.md`.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! Lines of `PRODUCT CENTS` over TCP, the sum of each product, and a file of dead letters for lines that are none.
 //!
-//! Run: `cargo run --release --example tcp_letters`, and in another shell
-//! `printf 'tea 300\nrum nine\ntea 400\n' | nc -N 127.0.0.1 7001`. The flow ends with the first client, prints `tea 700` and writes the
-//! line `rum nine`, with the error, to `letters.txt`.
+//! Run: `cargo run --release --example tcp_letters`, and in another shell `printf 'tea 300\nrum nine\ntea 400\n' | nc
+//! -N 127.0.0.1 7001`. The flow ends with the first client, prints `tea 700` and writes the line `rum nine`, with the
+//! error, to `letters.txt`.
 //!
 //! | variable | default | |
 //! |---|---|---|

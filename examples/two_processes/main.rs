@@ -1,7 +1,7 @@
 //! One flow on two processes of a machine: numbers are counted by their last digit, and process 0 writes one file.
 //!
-//! Run it in two shells, in one empty directory: `two_processes 0` and `two_processes 1`. They meet over the Unix sockets `0.sock` and
-//! `1.sock`, and keep their state in `state`: kill one, and start both again. From a clone:
+//! Run it in two shells, in one empty directory: `two_processes 0` and `two_processes 1`. They meet over the Unix
+//! sockets `0.sock` and `1.sock`, and keep their state in `state`: kill one, and start both again. From a clone:
 //!
 //! ```sh
 //! cargo build --release --example two_processes --features cluster

@@ -1,6 +1,7 @@
 //! The requests of the load, and its items.
 //!
-//! An item is a line of JSON with an id of 16 hexadecimal digits: the connection, the number of the request on it, and the line.
+//! An item is a line of JSON with an id of 16 hexadecimal digits: the connection, the number of the request on it, and
+//! the line.
 
 /// The part of an item before its id.
 const BEFORE: &str = "{\"id\":\"";

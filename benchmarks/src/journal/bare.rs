@@ -1,7 +1,9 @@
-//! Records passed between two threads through memory alone: the floor of a journal between two processes, in the same run.
+//! Records passed between two threads through memory alone: the floor of a journal between two processes, in the same
+//! run.
 //!
-//! Each record has a place of its own, as large as its frame in a journal, never used before. The writer stores all of it, the first
-//! word last; the reader looks at that word until it is there, then reads the rest. There is no checksum, no clock and no number.
+//! Each record has a place of its own, as large as its frame in a journal, never used before. The writer stores all of
+//! it, the first word last; the reader looks at that word until it is there, then reads the rest. There is no checksum,
+//! no clock and no number.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! A sync for every append: one appender, 64 of them, the machine's own rate in between, and what waking 64 threads costs it.
+//! A sync for every append: one appender, 64 of them, the machine's own rate in between, and what waking 64 threads
+//! costs it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -71,8 +72,9 @@ fn plain_file(scratch: &Scratch) -> Result<File, Fault> {
     Ok(file)
 }
 
-/// What waking 64 sleeping threads takes: all bodies of a round are written and synced at once, then each thread is woken, says that it is,
-/// and sleeps again. Counted as if each had appended. A group commit whose threads spin does without that.
+/// What waking 64 sleeping threads takes: all bodies of a round are written and synced at once, then each thread is
+/// woken, says that it is, and sleeps again. Counted as if each had appended. A group commit whose threads spin does
+/// without that.
 fn wake_and_sync(folder: &Path) -> Result<f64, Fault> {
     let scratch = Scratch::new(folder)?;
     let file = plain_file(&scratch)?;

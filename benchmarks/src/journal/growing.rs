@@ -1,6 +1,8 @@
-//! Segments that grow, beside segments of one size: appending small records while the segments are small, and once they are large.
+//! Segments that grow, beside segments of one size: appending small records while the segments are small, and once they
+//! are large.
 //!
-//! The two take turns, and the one that begins changes with each run. The ratio of each run is a row of its own: growing to fixed.
+//! The two take turns, and the one that begins changes with each run. The ratio of each run is a row of its own:
+//! growing to fixed.
 
 use std::hint::black_box;
 use std::path::Path;

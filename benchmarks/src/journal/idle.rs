@@ -1,4 +1,5 @@
-//! What open journals cost while nothing is appended: descriptors, threads, and processor time, of [`COUNT`] journals of one process.
+//! What open journals cost while nothing is appended: descriptors, threads, and processor time, of [`COUNT`] journals
+//! of one process.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! How long a record takes from one process to another, when the writer does not wait for the reader.
 //!
-//! Record *i* is due at `start + i / rate`, whatever happened to those before it, and carries that moment: its latency runs from then until
-//! the reader has it. So a stall of either process delays every record that was due meanwhile, and shows.
+//! Record *i* is due at `start + i / rate`, whatever happened to those before it, and carries that moment: its latency
+//! runs from then until the reader has it. So a stall of either process delays every record that was due meanwhile, and
+//! shows.
 
 use std::path::Path;
 

@@ -106,7 +106,8 @@ fn messages(path: &Path, length: usize) -> Result<Vec<Vec<u8>>, String> {
         .collect()
 }
 
-/// The results that the first `orders` messages of the stream of orders give, in order: the stream is the file again and again.
+/// The results that the first `orders` messages of the stream of orders give, in order: the stream is the file again
+/// and again.
 fn expected(files: &InputFiles, orders: u64) -> Result<Vec<Vec<u8>>, String> {
     let mut markets = HashMap::<Symbol, Market>::new();
     for quote in messages(&files.path(Kind::MarketSpreadInitial), QUOTE)? {

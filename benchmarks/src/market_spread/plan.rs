@@ -15,8 +15,8 @@ pub struct Plan {
     pub spin: bool,
     /// Messages a second over both streams; `None` for as many as go through.
     pub rate: Option<f64>,
-    /// Record the input before it is processed, and commit each second, in this directory; and whether that must survive a
-    /// loss of power.
+    /// Record the input before it is processed, and commit each second, in this directory; and whether that must
+    /// survive a loss of power.
     pub durable: Option<(PathBuf, bool)>,
     /// Length of the run.
     pub seconds: f64,

@@ -12,7 +12,8 @@ pub struct Report {
     pub language: String,
     /// Worker threads.
     pub workers: usize,
-    /// For a run with durable input and recovery, `always` or `never`: whether what was read and committed survives a loss of power.
+    /// For a run with durable input and recovery, `always` or `never`: whether what was read and committed survives a
+    /// loss of power.
     pub durable_sync: Option<String>,
     /// Messages a second that were ordered, over both streams.
     pub rate_ordered: Option<f64>,

@@ -98,8 +98,8 @@ impl Answer {
     }
 }
 
-/// The queue is there and empty, whatever a load before has left: what is measured is not how long a first item takes, for which
-/// a server may have to make files.
+/// The queue is there and empty, whatever a load before has left: what is measured is not how long a first item takes,
+/// for which a server may have to make files.
 pub(super) fn begin_queue(dialect: Dialect, server: &Address) -> io::Result<()> {
     let mut stream = server.connect()?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,7 +1,8 @@
-//! Chronicle Queue beside our own journal: the same orders on the same schedule, publisher and consumer as two Java processes.
+//! Chronicle Queue beside our own journal: the same orders on the same schedule, publisher and consumer as two Java
+//! processes.
 //!
-//! Its libraries come from Maven Central, and the two ends are compiled, when they are first asked for; both are kept in the folder for
-//! caches. Needs `mvn` and a JDK of version 17.
+//! Its libraries come from Maven Central, and the two ends are compiled, when they are first asked for; both are kept
+//! in the folder for caches. Needs `mvn` and a JDK of version 17.
 
 use std::ffi::OsString;
 use std::fs;

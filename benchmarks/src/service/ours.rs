@@ -49,8 +49,8 @@ pub(super) fn publish_and_consume(
     both(&program, &consumer, publish, stop)
 }
 
-/// Where calls come as fast as they go, one in so many is due at a moment of its own, and its latency taken: on either side the clock
-/// takes as long as a third of a call.
+/// Where calls come as fast as they go, one in so many is due at a moment of its own, and its latency taken: on either
+/// side the clock takes as long as a third of a call.
 const SAMPLE: u64 = 16;
 /// Room for the samples of some seconds.
 const SAMPLES: usize = 1 << 20;

@@ -54,8 +54,8 @@ pub struct Args {
     /// Show the flow on a page at this address, to measure what that costs.
     #[arg(long, value_name = "ADDR", conflicts_with = "python")]
     http: Option<String>,
-    /// What a page costs that is open: this many pairs of runs in turns, without and with a page that is followed and whose metrics
-    /// are read each second.
+    /// What a page costs that is open: this many pairs of runs in turns, without and with a page that is followed and
+    /// whose metrics are read each second.
     #[arg(long, value_name = "PAIRS", conflicts_with_all = ["python", "http", "runs"], value_parser = clap::value_parser!(u32).range(1..=100))]
     watched: Option<u32>,
     /// Report as JSON.

@@ -1,4 +1,5 @@
-//! `millstream bench`: runs a benchmark of `millstream-bench`, a program that is built from the sources and not shipped.
+//! `millstream bench`: runs a benchmark of `millstream-bench`, a program that is built from the sources and not
+//! shipped.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,5 @@
-//! Verbs that are Python: each is one entry here, with its name and one line of help. Its options are those of the Python package.
+//! Verbs that are Python: each is one entry here, with its name and one line of help. Its options are those of the
+//! Python package.
 
 use std::ffi::OsString;
 

@@ -1,7 +1,8 @@
 //! `millstream journal`: looking into journals, writing to them, moving their records.
 //!
-//! A verb per file. All that print records share [`line`](self::line), all that take a part of a journal [`range`](self::range), all
-//! that read records from outside [`input`](self::input). A reader of the output that goes away ends a verb quietly, as Ctrl-C does.
+//! A verb per file. All that print records share [`line`](self::line), all that take a part of a journal
+//! [`range`](self::range), all that read records from outside [`input`](self::input). A reader of the output that goes
+//! away ends a verb quietly, as Ctrl-C does.
 
 mod append;
 mod call;

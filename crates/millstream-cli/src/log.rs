@@ -20,8 +20,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// What is logged, and how.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Logging {
-    /// What is logged on standard error: error, warning, info, debug, trace or off [default: info]; and of single modules, as in
-    /// info,queue=debug,journal=off.
+    /// What is logged on standard error: error, warning, info, debug, trace or off [default: info]; and of single
+    /// modules, as in info,queue=debug,journal=off.
     #[arg(long, value_name = "LEVEL[,MODULE=LEVEL...]")]
     log_level: Option<Levels>,
     /// Log as text, or as JSON: an object a line, with time, level, target, message and the fields of the event.

@@ -11,7 +11,8 @@
 //! | `last monday` | the same, today not included |
 //! | `yesterday 14:00`, `monday 9:30` | that time of that day |
 //!
-//! Words and the calendar go by the time zone of the system (`TZ`). [`Moment::explain`] prints the moment on standard error.
+//! Words and the calendar go by the time zone of the system (`TZ`). [`Moment::explain`] prints the moment on standard
+//! error.
 
 use std::time::Duration;
 

@@ -9,8 +9,8 @@ use crate::failure::Failure;
 /// The address of the page, and its readers.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct PageOptions {
-    /// Show what the process does on a page at this address, like 8080 or 127.0.0.1:8080; its /metrics is for Prometheus. Port 0 takes a
-    /// free one, which is logged.
+    /// Show what the process does on a page at this address, like 8080 or 127.0.0.1:8080; its /metrics is for
+    /// Prometheus. Port 0 takes a free one, which is logged.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
     /// A file with the token of the readers of the page; required where other machines can read.

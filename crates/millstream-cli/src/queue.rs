@@ -1,7 +1,7 @@
 //! `millstream queue`: a server of durable queues, and verbs that talk to one.
 //!
-//! A verb per file. All but `serve`, `follow`, `promote`, `rejoin`, `import` and `salvage` are clients, by the protocol that any memcache client speaks, so that they work with
-//! other servers of queues too.
+//! A verb per file. All but `serve`, `follow`, `promote`, `rejoin`, `import` and `salvage` are clients, by the protocol
+//! that any memcache client speaks, so that they work with other servers of queues too.
 
 mod client;
 mod follow;

@@ -40,8 +40,8 @@ pub(super) struct Args {
     /// Write all messages to this file, in their framing.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Drop messages whose number has come before, as a numbered TCP sink sends them after a crash. An output file that exists
-    /// is continued: it says which messages have come.
+    /// Drop messages whose number has come before, as a numbered TCP sink sends them after a crash. An output file that
+    /// exists is continued: it says which messages have come.
     #[arg(long)]
     dedupe: bool,
     /// End after this many messages.

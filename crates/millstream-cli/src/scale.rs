@@ -33,8 +33,8 @@ pub(super) struct Args {
     /// The workers of each process; as before by default.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
-    /// After a crash: leave the output of processes that there are no longer as it is, with what they wrote after the last commit; other
-    /// processes write that once more.
+    /// After a crash: leave the output of processes that there are no longer as it is, with what they wrote after the
+    /// last commit; other processes write that once more.
     #[arg(long)]
     leave_output: bool,
     /// Print JSON.

@@ -1,9 +1,9 @@
 //! `millstream send`: an open-loop load generator.
 //!
-//! Message `i` of a stream is due at `start_ns + i * 1e9 / rate` (CLOCK_MONOTONIC), whatever the receiver does. A socket
-//! that is full makes the stream late against its schedule, which is recorded, and never moves the schedule. This is what
-//! keeps a stall of the receiver visible in its latency ("coordinated omission", Gil Tene). Any process of the same
-//! machine can compute when a message was due, from the printed start and the rate.
+//! Message `i` of a stream is due at `start_ns + i * 1e9 / rate` (CLOCK_MONOTONIC), whatever the receiver does. A
+//! socket that is full makes the stream late against its schedule, which is recorded, and never moves the schedule.
+//! This is what keeps a stall of the receiver visible in its latency ("coordinated omission", Gil Tene). Any process of
+//! the same machine can compute when a message was due, from the printed start and the rate.
 //!
 //! All streams share one thread and non-blocking sockets, so that the generator costs one core.
 

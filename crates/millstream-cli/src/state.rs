@@ -1,4 +1,5 @@
-//! `millstream state`: looking into the state that a flow has saved, without the flow, and copies of it on other machines.
+//! `millstream state`: looking into the state that a flow has saved, without the flow, and copies of it on other
+//! machines.
 //!
 //! A verb per file. All see the state as of the last commit when they began; a flow that is at work on the
 //! directory is not disturbed. How keys and states look is in [`shown`].

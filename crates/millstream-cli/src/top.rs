@@ -28,8 +28,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
     after_help = "Example:\n  millstream run FLOW.py --http 127.0.0.1:8080\n  millstream top 127.0.0.1:8080\n\nq or Ctrl-C ends it."
 )]
 pub(super) struct Args {
-    /// The address of a page, like 127.0.0.1:8080 or `http://HOST:8080`; or a directory: a journal, the state of a flow, queues, or
-    /// one that has such below it.
+    /// The address of a page, like 127.0.0.1:8080 or `http://HOST:8080`; or a directory: a journal, the state of a
+    /// flow, queues, or one that has such below it.
     #[arg(value_name = "URL|DIR")]
     of: String,
     /// A file with the token of the page.

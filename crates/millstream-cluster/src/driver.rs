@@ -1,7 +1,8 @@
 //! The links between processes: sockets and threads around the state machines of [`protocol`](crate::protocol).
 //!
-//! Each process listens at one address for control links (process 0 only) and data links; what a connection is for is part of its
-//! handshake. Of two processes the one with the higher number connects. Threads block in reads and writes, as those of replication.
+//! Each process listens at one address for control links (process 0 only) and data links; what a connection is for is
+//! part of its handshake. Of two processes the one with the higher number connects. Threads block in reads and writes,
+//! as those of replication.
 
 mod call;
 mod handshake;
@@ -42,8 +43,8 @@ impl Processes {
     /// Checks the settings and reads certificates. Nothing is opened on the network.
     ///
     /// # Errors
-    /// A number without an address; addresses that other machines reach, without a secret and without certificates; a file that cannot be
-    /// read.
+    /// A number without an address; addresses that other machines reach, without a secret and without certificates; a
+    /// file that cannot be read.
     pub fn new(settings: Settings) -> Result<Self, ClusterError> {
         let identity = Arc::new(Identity::new(&settings)?);
         Ok(Processes {

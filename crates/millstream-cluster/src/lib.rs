@@ -1,13 +1,14 @@
 //! One flow on several processes: how they meet, what is committed, and how a death ends the run.
 //!
-//! Process 0 coordinates. Each other process has a *control link* to it, over which it joins, learns of raised and committed epochs, and
-//! reports its failure. Each pair of processes has a *data link*, which `timely` uses.
+//! Process 0 coordinates. Each other process has a *control link* to it, over which it joins, learns of raised and
+//! committed epochs, and reports its failure. Each pair of processes has a *data link*, which `timely` uses.
 //!
-//! * [`protocol`] decides: state machines without sockets, threads, clocks or randomness. `docs/cluster-protocol.md` describes the messages.
+//! * [`protocol`] decides: state machines without sockets, threads, clocks or randomness. `docs/cluster-protocol.md`
+//!   describes the messages.
 //! * [`Processes`] does: it makes the links, authenticates them, and implements [`millstream_flow::cluster::Cluster`].
 //!
-//! Invariant: each start of the whole has a run id of its own. It is part of every message and of the handshake of every data link, so that
-//! a process of an earlier run takes no part in a later one.
+//! Invariant: each start of the whole has a run id of its own. It is part of every message and of the handshake of
+//! every data link, so that a process of an earlier run takes no part in a later one.
 //!
 //! ```
 //! use millstream_cluster::{Auth, Processes, Settings};

@@ -1,12 +1,13 @@
 //! The control and commit protocol as state machines: messages and times go in, messages and events come out.
 //!
-//! A machine has no socket, thread, clock or randomness. The driver and the simulation give it connections by number, times in milliseconds
-//! since any start, and the ids of runs, which are unique.
+//! A machine has no socket, thread, clock or randomness. The driver and the simulation give it connections by number,
+//! times in milliseconds since any start, and the ids of runs, which are unique.
 //!
-//! The commit is a two-phase commit with presumed abort (Gray, 1978; Mohan and Lindsay, 1983). Each process makes its prepared record
-//! durable and sends PREPARED; when all have, process 0 makes its commit record durable, which is the commit point, and sends COMMITTED. A
-//! process that starts again offers the last records of its state directory, and process 0 [resolves](millstream_flow::cluster::resolve()) from its own what becomes
-//! of a prepared epoch: without a commit record that names it, it is aborted.
+//! The commit is a two-phase commit with presumed abort (Gray, 1978; Mohan and Lindsay, 1983). Each process makes its
+//! prepared record durable and sends PREPARED; when all have, process 0 makes its commit record durable, which is the
+//! commit point, and sends COMMITTED. A process that starts again offers the last records of its state directory, and
+//! process 0 [resolves](millstream_flow::cluster::resolve()) from its own what becomes of a prepared epoch: without a
+//! commit record that names it, it is aborted.
 //!
 //! ```
 //! use millstream_cluster::protocol::{Coordinator, Ids, Message, Output, Participant, Times};

@@ -1,4 +1,5 @@
-//! A run of several processes, as the flow sees it: the meeting of the processes, the connections for data, and the events of the run.
+//! A run of several processes, as the flow sees it: the meeting of the processes, the connections for data, and the
+//! events of the run.
 //!
 //! Each process builds the same flow and runs the same number of workers. `timely` carries packets between them, over
 //! connections that a [`Cluster`] has made and authenticated. The epochs of all processes are committed together: each
@@ -46,11 +47,12 @@ pub trait Cluster: Send + Sync {
     ///
     /// # Errors
     /// Another process has another flow, version or number of workers (the error names the difference), or could not be
-    /// authenticated; or it has not come in time, which is a [`NotMet`]; or the wait was stopped, which is a [`JoinStopped`]: then the run
-    /// ends without an error.
+    /// authenticated; or it has not come in time, which is a [`NotMet`]; or the wait was stopped, which is a
+    /// [`JoinStopped`]: then the run ends without an error.
     fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause>;
 
-    /// Returns the processes for which a call of [`join`](Self::join) waits at this moment, for a view of the start. None before and after it.
+    /// Returns the processes for which a call of [`join`](Self::join) waits at this moment, for a view of the start.
+    /// None before and after it.
     fn missing(&self) -> Vec<Missing> {
         Vec::new()
     }
@@ -79,7 +81,8 @@ pub struct JoinStopped;
 pub struct Offer {
     /// The name of the flow.
     pub flow: String,
-    /// The version of the program, part by part: its name and its digest or version. All processes must have the same parts.
+    /// The version of the program, part by part: its name and its digest or version. All processes must have the same
+    /// parts.
     pub version: Vec<(String, String)>,
     /// The graph of the flow, a line for each step and edge. All processes must have the same lines.
     pub graph: Vec<String>,
@@ -96,17 +99,18 @@ pub struct Offer {
 pub struct OfferedSource {
     /// Its name.
     pub name: String,
-    /// Whether each process reads what its own machine has. Then no two processes may read one thing, and the rest is not compared.
+    /// Whether each process reads what its own machine has. Then no two processes may read one thing, and the rest is
+    /// not compared.
     pub local: bool,
     /// The names of its partitions. Those of process 0 decide; another list elsewhere is an error.
     pub partitions: Vec<String>,
-    /// The paths that it reads, and what is stored there, where that can be compared: it must be the same in all processes, each of which
-    /// reads a part.
+    /// The paths that it reads, and what is stored there, where that can be compared: it must be the same in all
+    /// processes, each of which reads a part.
     pub inputs: Vec<(String, Option<InputId>)>,
 }
 
-/// Names a commit. Its epoch alone does not: a run uses the number of an epoch that was aborted again, and so do two copies of one state
-/// that have each gone on.
+/// Names a commit. Its epoch alone does not: a run uses the number of an epoch that was aborted again, and so do two
+/// copies of one state that have each gone on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitId {
     /// The epoch.
@@ -172,8 +176,8 @@ pub trait Member: Send + Sync {
     /// This process has opened all its connectors. When all have, each gets [`Event::Go`].
     fn built(&self);
 
-    /// The sources of this process have ended; `has_input` tells whether they have read anything in this run, or its last
-    /// commit is not that of a flow that has finished: then the flow has output at its end.
+    /// The sources of this process have ended; `has_input` tells whether they have read anything in this run, or its
+    /// last commit is not that of a flow that has finished: then the flow has output at its end.
     fn drained(&self, has_input: bool);
 
     /// Process 0 only: ends the running epoch everywhere. Each process, process 0 too, gets [`Event::Raise`].
@@ -181,8 +185,8 @@ pub trait Member: Send + Sync {
 
     /// This process has nothing left to do before the commit of `epoch`: its prepared record is durable, or it has no
     /// changes (`changed` is false) and no such record. `last` if it has no parts of later epochs. Epochs come in
-    /// order, beginning with the one after [`Joined::epoch`], which is prepared before any worker starts; each after the
-    /// one before it is committed, so that a state directory has at most one prepared record without a commit.
+    /// order, beginning with the one after [`Joined::epoch`], which is prepared before any worker starts; each after
+    /// the one before it is committed, so that a state directory has at most one prepared record without a commit.
     fn prepared(&self, epoch: u64, changed: bool, last: bool);
 
     /// Process 0 only: `epoch` is committed. Its commit record is durable in the state directory of process 0, or no
@@ -193,8 +197,8 @@ pub trait Member: Send + Sync {
     /// Each sender gets its numbers by [`Event::Handled`].
     fn handled(&self, handled: &[HandledLoad]);
 
-    /// How this process is doing: process 0 gets [`Event::Status`]. A later status may replace one that was not sent yet, except
-    /// one that replaces the last.
+    /// How this process is doing: process 0 gets [`Event::Status`]. A later status may replace one that was not sent
+    /// yet, except one that replaces the last.
     fn status(&self, _status: Status) {}
 
     /// This process was asked to stop: each process gets [`Event::Stop`].
@@ -203,20 +207,21 @@ pub trait Member: Send + Sync {
     /// This process has failed: each process gets [`Event::Died`] with this cause, before the connection ends.
     fn failed(&self, cause: &str);
 
-    /// This process has ended without a failure, and its connections for data may close without being taken for a death. When all have
-    /// ended, each process gets [`Event::Ended`]; until then it must not exit, unless the run was asked to stop.
+    /// This process has ended without a failure, and its connections for data may close without being taken for a
+    /// death. When all have ended, each process gets [`Event::Ended`]; until then it must not exit, unless the run was
+    /// asked to stop.
     fn ended(&self);
 
-    /// Waits, for a short time at most, until all notices are sent, and the others know of the end of the run: the process is about to
-    /// exit.
+    /// Waits, for a short time at most, until all notices are sent, and the others know of the end of the run: the
+    /// process is about to exit.
     fn flush(&self) {}
 }
 
 /// How a process is doing, for process 0, which shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Whether the process has ended: it is its [report](crate::metrics::Report) then. Otherwise it is what an observer of the run
-    /// has [sent](crate::watch::Watch::send_status).
+    /// Whether the process has ended: it is its [report](crate::metrics::Report) then. Otherwise it is what an observer
+    /// of the run has [sent](crate::watch::Watch::send_status).
     pub last: bool,
     /// The content. At most [`STATUS_BYTES_MAX`] bytes.
     #[serde(serialize_with = "as_bytes")]
@@ -263,8 +268,8 @@ pub struct HandledLoad {
     pub turn_items: u64,
     /// The number of items that may be in flight to the worker; `u64::MAX` if it is not slow.
     pub in_flight_items_max: u64,
-    /// Whether the process of the worker has too much in flight to some worker: the sources of all processes pause. Of several loads of a
-    /// process the last one counts.
+    /// Whether the process of the worker has too much in flight to some worker: the sources of all processes pause. Of
+    /// several loads of a process the last one counts.
     pub congested: bool,
     /// Whether an outbox of that process is full, with the same effect.
     pub outbox_full: bool,

@@ -61,8 +61,8 @@ impl Compression {
         }
     }
 
-    /// Returns `bytes` compressed, as one member (gzip) or frame (zstd). [`ByName`](Self::ByName) does not compress: there is no
-    /// name.
+    /// Returns `bytes` compressed, as one member (gzip) or frame (zstd). [`ByName`](Self::ByName) does not compress:
+    /// there is no name.
     ///
     /// # Errors
     /// The error of the encoder.
@@ -88,7 +88,8 @@ impl Compression {
         Ok(out)
     }
 
-    /// Returns a reader of the contents of what `reader` reads. [`ByName`](Self::ByName) does not decompress: there is no name.
+    /// Returns a reader of the contents of what `reader` reads. [`ByName`](Self::ByName) does not decompress: there is
+    /// no name.
     ///
     /// # Errors
     /// The decoder cannot be created. When it reads: damage, and an end within a member.

@@ -130,8 +130,8 @@ impl Control {
         self.epochs.keeps_state()
     }
 
-    /// Asks for a commit now instead of at the end of the epoch's length; false if this process does not begin commits: it has no state
-    /// directory, or another process does.
+    /// Asks for a commit now instead of at the end of the epoch's length; false if this process does not begin commits:
+    /// it has no state directory, or another process does.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn commit_now(&self) -> bool {
         let begins = self.keeps_state() && self.load.local().start == 0 && !self.stopping();

@@ -1,7 +1,7 @@
 //! The operators of a flow on one worker, as timely runs them: how they are built, and what they do in a turn.
 //!
-//! A *root* is an operator: a source, or the place where packets of other operators arrive. After it is a chain of steps, which a batch
-//! passes through by plain calls, to its sinks and to the connections to other operators.
+//! A *root* is an operator: a source, or the place where packets of other operators arrive. After it is a chain of
+//! steps, which a batch passes through by plain calls, to its sinks and to the connections to other operators.
 
 pub mod build;
 pub(crate) mod chain;

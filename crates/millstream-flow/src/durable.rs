@@ -1,8 +1,8 @@
 //! Durable sources: the input of a source is recorded in the state directory before it is processed.
 //!
-//! [`SourceExt::durable`](crate::SourceExt::durable) makes any source replayable, a TCP socket for instance. Each batch is one record of the
-//! journal `STATE/inputs/NAME`. A run that resumes first processes the records after the last commit, then asks the source
-//! for more.
+//! [`SourceExt::durable`](crate::SourceExt::durable) makes any source replayable, a TCP socket for instance. Each batch
+//! is one record of the journal `STATE/inputs/NAME`. A run that resumes first processes the records after the last
+//! commit, then asks the source for more.
 //!
 //! Invariant: a batch is processed only once it is recorded. So the records are the complete input of the flow,
 //! in the order in which each partition was processed.

@@ -67,8 +67,8 @@ impl StdError for Failure {
 
 /// The reason why a flow could not be built or failed.
 ///
-/// `Display` says what failed, and `source` returns the cause. `Debug` is the whole [`chain`](millstream_journal::chain()) of
-/// causes, so that a `main` that returns this error shows one clear line.
+/// `Display` says what failed, and `source` returns the cause. `Debug` is the whole
+/// [`chain`](millstream_journal::chain()) of causes, so that a `main` that returns this error shows one clear line.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -220,7 +220,8 @@ pub enum FlowError {
         #[source]
         cause: Cause,
     },
-    /// Another process of the run has failed or died, which ends the run everywhere. See [`is_lost`](FlowError::is_lost).
+    /// Another process of the run has failed or died, which ends the run everywhere. See
+    /// [`is_lost`](FlowError::is_lost).
     #[error("process {process} of the cluster has ended: {cause}")]
     Lost {
         /// The process that ended first.
@@ -243,8 +244,8 @@ pub enum FlowError {
 
 /// The error of a wait for other processes that has been long enough.
 ///
-/// A process whose part of the flow had ended, with nothing left to do, ends without an error if it was alone: the others may have left for
-/// good.
+/// A process whose part of the flow had ended, with nothing left to do, ends without an error if it was alone: the
+/// others may have left for good.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("not all processes have come within {waited:?}: {cause}")]
 #[doc(hidden)] // For the other crates of Millstream.

@@ -213,8 +213,8 @@ impl Frames {
         &self.data[start as usize..end as usize]
     }
 
-    /// Describes frame `index` for an error: the log and the number of its record, or its length, its offset, and its file and line if
-    /// it has them.
+    /// Describes frame `index` for an error: the log and the number of its record, or its length, its offset, and its
+    /// file and line if it has them.
     ///
     /// # Panics
     /// If there is no such frame, as indexing a slice does.

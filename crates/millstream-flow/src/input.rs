@@ -1,8 +1,10 @@
-//! What a source reads of the storage of its machine, and how processes on several machines find out whether they mean the same.
+//! What a source reads of the storage of its machine, and how processes on several machines find out whether they mean
+//! the same.
 //!
-//! A path is only a name: on each machine it may be another file. So processes compare what is stored under it. One inode on one machine is
-//! one file. On different machines files with the same first bytes are one file if they have the same length, as copies have, or are on
-//! storage that machines share. The first bytes are compared up to a power of two, because a file may have grown between two looks.
+//! A path is only a name: on each machine it may be another file. So processes compare what is stored under it. One
+//! inode on one machine is one file. On different machines files with the same first bytes are one file if they have
+//! the same length, as copies have, or are on storage that machines share. The first bytes are compared up to a power
+//! of two, because a file may have grown between two looks.
 //!
 //! ```
 //! use millstream_flow::input::InputId;
@@ -70,8 +72,8 @@ impl Input {
         }
     }
 
-    /// Returns what is stored there now; `None` if nothing is, or nothing that can be compared: a pipe, a file that cannot be read. The
-    /// process that reads it reports that.
+    /// Returns what is stored there now; `None` if nothing is, or nothing that can be compared: a pipe, a file that
+    /// cannot be read. The process that reads it reports that.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn id(&self) -> Option<InputId> {
@@ -114,7 +116,8 @@ impl InputId {
         FileId::of(path).map(InputId::File)
     }
 
-    /// Whether the file or journal that was known as `saved` has become this: it begins with the same, and may have grown.
+    /// Whether the file or journal that was known as `saved` has become this: it begins with the same, and may have
+    /// grown.
     pub(crate) fn continues(&self, saved: &InputId) -> bool {
         match (self, saved) {
             (InputId::File(now), InputId::File(saved)) => now.continues(saved),

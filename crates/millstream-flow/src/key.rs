@@ -12,7 +12,8 @@
 //! | boolean | as the integer 0 or 1, to which it is equal in Python |
 //! | tuple | `xxh3_64(the members' hashes, 8 bytes little-endian each, seed 4)` |
 //!
-//! A `char` is text, an `Option` a tuple of one member or none. [`Key`](macro@crate::Key) derives the trait for structs and enums.
+//! A `char` is text, an `Option` a tuple of one member or none. [`Key`](macro@crate::Key) derives the trait for structs
+//! and enums.
 //!
 //! ```
 //! use millstream_flow::key::Key;
@@ -32,8 +33,8 @@ use crate::batch::Data;
 use crate::error::FlowError;
 use crate::named::shards;
 
-/// The number of shards into which the keys of a flow are divided: a power of two, chosen at the first start and kept with
-/// the state. The workers of all processes are at most as many.
+/// The number of shards into which the keys of a flow are divided: a power of two, chosen at the first start and kept
+/// with the state. The workers of all processes are at most as many.
 ///
 /// ```
 /// use millstream_flow::key::Shards;
@@ -163,8 +164,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Says what is wrong if a key that a step of this worker has just received under `hash` has another one now, or one that belongs to
-    /// another worker.
+    /// Says what is wrong if a key that a step of this worker has just received under `hash` has another one now, or
+    /// one that belongs to another worker.
     pub(crate) fn fault<K: Key>(self, key: &K, hash: u64) -> Option<String> {
         let again = key.stable_hash();
         let owner = self.shards.worker(hash, self.workers);

@@ -252,8 +252,8 @@ pub struct Report {
     /// The connections to the other processes of the run, if it has several.
     #[doc(hidden)] // For the other crates of Millstream.
     pub links: Vec<LinkMetrics>,
-    /// At the end of process 0 of several: the numbers of the other processes with their reports, as [`to_json`](Self::to_json)
-    /// returns them. One that ends more than 5 s later is missing.
+    /// At the end of process 0 of several: the numbers of the other processes with their reports, as
+    /// [`to_json`](Self::to_json) returns them. One that ends more than 5 s later is missing.
     #[doc(hidden)] // For the other crates of Millstream.
     pub others: Vec<(usize, Value)>,
 }
@@ -286,7 +286,8 @@ impl Report {
         self.steps().into_iter().find(|step| step.name == name)
     }
 
-    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...], outboxes: [...], lags: [...], links: [...]}`.
+    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...], outboxes: [...], lags: [...],
+    /// links: [...]}`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let list =

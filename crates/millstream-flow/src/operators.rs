@@ -1,4 +1,5 @@
-//! The verbs of streams, and what their steps do with a batch. Simple verbs are together in `verbs` and `keyed`; others have a file each.
+//! The verbs of streams, and what their steps do with a batch. Simple verbs are together in `verbs` and `keyed`; others
+//! have a file each.
 
 mod aggregates;
 pub mod assign;

@@ -1,15 +1,15 @@
 //! Sinks to external systems: a journal in the state directory, and a thread that delivers its records.
 //!
-//! A flow with a state directory appends the output of such a sink to the journal `STATE/outputs/NAME`, the *outbox*, exactly
-//! once: it is truncated to the last commit when the flow resumes. The *forwarder*, a thread of the run, reads committed records only
-//! and delivers them in batches to the *destination*. A destination that remembers its position receives each record
-//! exactly once; any other receives it at least once, with the same number each time.
+//! A flow with a state directory appends the output of such a sink to the journal `STATE/outputs/NAME`, the *outbox*,
+//! exactly once: it is truncated to the last commit when the flow resumes. The *forwarder*, a thread of the run, reads
+//! committed records only and delivers them in batches to the *destination*. A destination that remembers its position
+//! receives each record exactly once; any other receives it at least once, with the same number each time.
 //!
-//! Invariant: a record is delivered only after its epoch is committed, and pruned only after it is acknowledged. Its number is its
-//! sequence number in the journal: numbers have no gaps, and a number never changes.
+//! Invariant: a record is delivered only after its epoch is committed, and pruned only after it is acknowledged. Its
+//! number is its sequence number in the journal: numbers have no gaps, and a number never changes.
 //!
-//! An outage of the destination does not stop the flow. While the outbox holds more than its limit, sources pause; epochs, signals
-//! and metrics continue.
+//! An outage of the destination does not stop the flow. While the outbox holds more than its limit, sources pause;
+//! epochs, signals and metrics continue.
 //!
 //! A run without a state directory has no journal: each flush waits until its records are delivered, at least once.
 //!

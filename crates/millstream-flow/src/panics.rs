@@ -1,8 +1,8 @@
-//! Panics in what users have written: each is caught on the thread of Millstream or of the caller that it occurs on, and becomes the
-//! error of the run, in the name of the step.
+//! Panics in what users have written: each is caught on the thread of Millstream or of the caller that it occurs on,
+//! and becomes the error of the run, in the name of the step.
 //!
-//! Invariant: no panic of a source, sink, step or callback leaves this crate, and a panic while a part is dropped does not end the process:
-//! each [`Owned`] part catches its own.
+//! Invariant: no panic of a source, sink, step or callback leaves this crate, and a panic while a part is dropped does
+//! not end the process: each [`Owned`] part catches its own.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

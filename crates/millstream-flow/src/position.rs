@@ -1,9 +1,9 @@
 //! The position of a partition of a source: a number, or bytes of the source's own.
 //!
-//! The engine saves positions at commits and passes them to the source again; only the source knows what they mean. A number
-//! is enough for the bytes of a file; a number with a checksum of what is before it, for the records of a journal, which may lose its end
-//! and use its numbers again. A cloud store or the log of a database has positions that are
-//! no numbers, and saves bytes with a version, so that a later version of the source can read them.
+//! The engine saves positions at commits and passes them to the source again; only the source knows what they mean. A
+//! number is enough for the bytes of a file; a number with a checksum of what is before it, for the records of a
+//! journal, which may lose its end and use its numbers again. A cloud store or the log of a database has positions that
+//! are no numbers, and saves bytes with a version, so that a later version of the source can read them.
 //!
 //! Invariant: no number and no bytes have a meaning of their own. What is unknown is an `Option`.
 //!
@@ -32,12 +32,12 @@ const MARKED: u8 = 3;
 /// How many bytes of a position people see.
 const SHOWN_BYTES: usize = 32;
 
-/// The position of a partition, in the source's own unit: bytes of a file, records of a journal, the token of a service. A
-/// partition that is opened at a position continues after it.
+/// The position of a partition, in the source's own unit: bytes of a file, records of a journal, the token of a
+/// service. A partition that is opened at a position continues after it.
 ///
-/// A position is made from a number, [with a checksum](Self::with_checksum) of what is before it or without one, or with
-/// [`bytes`](Self::bytes). A clone copies no bytes. Two numbers that differ are ordered, and equal positions are equal; other positions have
-/// no order.
+/// A position is made from a number, [with a checksum](Self::with_checksum) of what is before it or without one, or
+/// with [`bytes`](Self::bytes). A clone copies no bytes. Two numbers that differ are ordered, and equal positions are
+/// equal; other positions have no order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Position(Form);
 
@@ -76,7 +76,8 @@ pub enum PositionError {
 }
 
 impl Position {
-    /// A position of the source's own: `bytes`, written as version `version` of the source's format says. Versions begin with 1.
+    /// A position of the source's own: `bytes`, written as version `version` of the source's format says. Versions
+    /// begin with 1.
     #[must_use]
     pub fn bytes(version: u8, bytes: Vec<u8>) -> Self {
         Position(Form::Bytes {
@@ -85,7 +86,8 @@ impl Position {
         })
     }
 
-    /// A number with a checksum of what is before it, by which the source notices that its input has lost its end and grown again.
+    /// A number with a checksum of what is before it, by which the source notices that its input has lost its end and
+    /// grown again.
     ///
     /// ```
     /// use millstream_flow::source::Position;
@@ -132,8 +134,8 @@ impl Position {
     /// The number, for a source whose positions are numbers.
     ///
     /// # Errors
-    /// It is not a number. Where [`Source::open`](crate::source::Source::open) returns this error, the error of the run names
-    /// source and partition.
+    /// It is not a number. Where [`Source::open`](crate::source::Source::open) returns this error, the error of the run
+    /// names source and partition.
     pub fn require_number(&self) -> Result<u64, PositionError> {
         self.number()
             .ok_or_else(|| PositionError::NotNumber(self.clone()))
@@ -150,8 +152,8 @@ impl Position {
     /// ```
     ///
     /// # Errors
-    /// It is a number, or of a newer version. Where [`Source::open`](crate::source::Source::open) returns this error, the error
-    /// of the run names source and partition.
+    /// It is a number, or of a newer version. Where [`Source::open`](crate::source::Source::open) returns this error,
+    /// the error of the run names source and partition.
     pub fn require_bytes(&self, newest: u8) -> Result<(u8, &[u8]), PositionError> {
         match self.as_bytes() {
             None => Err(PositionError::NotBytes(self.clone())),
@@ -160,8 +162,8 @@ impl Position {
         }
     }
 
-    /// Appends the position as [`decode`](Self::decode) reads it: the byte 1 and the number, 8 bytes little-endian; the byte 2, the
-    /// version and the bytes; or the byte 3, the number and the checksum, 4 bytes little-endian.
+    /// Appends the position as [`decode`](Self::decode) reads it: the byte 1 and the number, 8 bytes little-endian; the
+    /// byte 2, the version and the bytes; or the byte 3, the number and the checksum, 4 bytes little-endian.
     ///
     /// ```
     /// use millstream_flow::source::Position;

@@ -103,8 +103,8 @@ impl Rehearsal {
         self
     }
 
-    /// Passes copies of all items from step to step, made by the codecs of their batches: a step that changes an item which another one
-    /// has too gives other results then.
+    /// Passes copies of all items from step to step, made by the codecs of their batches: a step that changes an item
+    /// which another one has too gives other results then.
     #[must_use]
     pub fn copies(mut self) -> Self {
         self.copies = true;

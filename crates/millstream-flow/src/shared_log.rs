@@ -1,8 +1,8 @@
 //! A log that all workers write to: a file, a journal.
 //!
-//! Invariant: the log contains complete epochs in order, so that it can be truncated to an epoch by its length. Workers end
-//! an epoch one after the other. Output of a later epoch is buffered until the last worker has ended the earlier one. Buffered
-//! batches count as in flight, so that sources slow down when there are many.
+//! Invariant: the log contains complete epochs in order, so that it can be truncated to an epoch by its length. Workers
+//! end an epoch one after the other. Output of a later epoch is buffered until the last worker has ended the earlier
+//! one. Buffered batches count as in flight, so that sources slow down when there are many.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -27,7 +27,8 @@ pub trait Log: Send {
     /// # Errors
     /// The error of the system.
     fn flush(&mut self) -> Result<u64, Cause>;
-    /// Ends an epoch: writes buffered output to the system. Returns the length of the log, to which it can be truncated.
+    /// Ends an epoch: writes buffered output to the system. Returns the length of the log, to which it can be
+    /// truncated.
     ///
     /// # Errors
     /// The error of the system.
@@ -134,8 +135,8 @@ impl<L: Log> SharedLog<L> {
 
     /// Removes a writer. Returns the length of the log if it was the last one.
     ///
-    /// The last writer completes all epochs, including later ones that other writers have ended before. So this length may be
-    /// greater than the one that [`prepare`](Self::prepare) returned for its last epoch.
+    /// The last writer completes all epochs, including later ones that other writers have ended before. So this length
+    /// may be greater than the one that [`prepare`](Self::prepare) returned for its last epoch.
     ///
     /// # Errors
     /// The error of the log.
@@ -174,8 +175,8 @@ impl<L: Log> SharedLog<L> {
 
 /// The shared log of a sink in the current run.
 ///
-/// The first writer opens it. It stays open until the last writer has closed and, in a run that commits, until the last commit:
-/// the last epochs are synced and committed when their writers may have closed.
+/// The first writer opens it. It stays open until the last writer has closed and, in a run that commits, until the last
+/// commit: the last epochs are synced and committed when their writers may have closed.
 pub struct CurrentLog<L: Log>(Mutex<Current<L>>);
 
 struct Current<L: Log> {

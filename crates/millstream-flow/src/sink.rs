@@ -71,8 +71,8 @@ impl OwnPath {
         }
     }
 
-    /// The path for process `process`: `.p` and its number are added before the ending of the name, `.gz` and `.zst` being part
-    /// of the ending.
+    /// The path for process `process`: `.p` and its number are added before the ending of the name, `.gz` and `.zst`
+    /// being part of the ending.
     ///
     /// ```
     /// use std::path::Path;
@@ -119,14 +119,15 @@ pub trait Sink<B>: Send + Sync + 'static {
     /// # Errors
     /// A refused connection, a file that cannot be made.
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause>;
-    /// The process in which the flow runs next, `None` if there is one only; called before anything else of a run. A sink that
-    /// has a file or directory for all workers writes to one of this process then ([`OwnPath`]), and returns its path.
+    /// The process in which the flow runs next, `None` if there is one only; called before anything else of a run. A
+    /// sink that has a file or directory for all workers writes to one of this process then ([`OwnPath`]), and returns
+    /// its path.
     #[doc(hidden)] // For the other crates of Millstream.
     fn join(&self, _membership: Option<Membership>) -> Option<PathBuf> {
         None
     }
-    /// Whether one process only can write it. In a run of several processes it is gathered then: all items go to the first worker
-    /// of process 0, and only there it is opened.
+    /// Whether one process only can write it. In a run of several processes it is gathered then: all items go to the
+    /// first worker of process 0, and only there it is opened.
     #[doc(hidden)] // For the other crates of Millstream.
     fn in_one_process(&self) -> bool {
         false
@@ -165,13 +166,13 @@ pub trait Sink<B>: Send + Sync + 'static {
     }
 }
 
-/// A sink that takes part in commits. Its writers [prepare](Writer::prepare) an epoch; once the epoch is committed, it is made
-/// final here, or rolled back to when the flow resumes.
+/// A sink that takes part in commits. Its writers [prepare](Writer::prepare) an epoch; once the epoch is committed, it
+/// is made final here, or rolled back to when the flow resumes.
 pub trait Transactional: Send + Sync {
-    /// A run with recovery begins, and nothing is open. `tokens` is what the writers had prepared for the
-    /// last committed epoch: makes that final if it is not yet, and rolls back all that came after it. At
-    /// the very first run there are none. Returns a token for the state that the sink is in now, if it has
-    /// one. May be called again for the same epoch. Where a flow was killed after its last commit, nothing is opened after it.
+    /// A run with recovery begins, and nothing is open. `tokens` is what the writers had prepared for the last
+    /// committed epoch: makes that final if it is not yet, and rolls back all that came after it. At the very first run
+    /// there are none. Returns a token for the state that the sink is in now, if it has one. May be called again for
+    /// the same epoch. Where a flow was killed after its last commit, nothing is opened after it.
     ///
     /// # Errors
     /// As for [`Sink::open`]; output that no longer exists.
@@ -192,12 +193,12 @@ pub trait Transactional: Send + Sync {
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
-    /// Nothing more is committed in this run: closes what only commits needed, and lets a sink that delivers committed output in the
-    /// background end once all of it is delivered. Called after [`resume`](Self::resume), however the run ends, and once for each
-    /// writer: a second call has no effect.
+    /// Nothing more is committed in this run: closes what only commits needed, and lets a sink that delivers committed
+    /// output in the background end once all of it is delivered. Called after [`resume`](Self::resume), however the run
+    /// ends, and once for each writer: a second call has no effect.
     fn finish(&self) {}
-    /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is notified
-    /// of each epoch once.
+    /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is
+    /// notified of each epoch once.
     fn identity(&self) -> Option<usize> {
         None
     }
@@ -210,8 +211,8 @@ pub trait Transactional: Send + Sync {
 /// What the tokens of a sink belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The output of the process with this number, as of a file. Where that process is no longer, its output stays as it is;
-    /// if it comes again, it resumes there.
+    /// The output of the process with this number, as of a file. Where that process is no longer, its output stays as
+    /// it is; if it comes again, it resumes there.
     Path,
     /// The state directory, as of an outbox: that of a run of one process becomes that of process 0.
     State,
@@ -219,7 +220,8 @@ pub enum Scope {
     Workers,
 }
 
-/// Passes methods of a [`Sink`](crate::sink::Sink) on to a sink inside, as [`forward_source`](crate::forward_source) does for a source.
+/// Passes methods of a [`Sink`](crate::sink::Sink) on to a sink inside, as [`forward_source`](crate::forward_source)
+/// does for a source.
 #[doc(hidden)] // For the other crates of Millstream.
 #[macro_export]
 macro_rules! forward_sink {
@@ -262,7 +264,8 @@ macro_rules! forward_sink {
     };
 }
 
-/// Passes methods of a [`Writer`](crate::sink::Writer) on, as [`forward_source`](crate::forward_source) does for a source.
+/// Passes methods of a [`Writer`](crate::sink::Writer) on, as [`forward_source`](crate::forward_source) does for a
+/// source.
 #[doc(hidden)] // For the other crates of Millstream.
 #[macro_export]
 macro_rules! forward_writer {
@@ -324,15 +327,17 @@ pub trait Forwarding: Send + Sync {
     /// # Errors
     /// As for [`Sink::open`].
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
-    /// All sinks of a run with a state directory are rolled back to the last commit: starts the delivery of committed output.
+    /// All sinks of a run with a state directory are rolled back to the last commit: starts the delivery of committed
+    /// output.
     ///
     /// # Errors
     /// As for [`Sink::open`].
     fn start(&self) -> Result<(), Cause>;
     /// Whether the delivery has ended. Asked after [`Transactional::finish`].
     fn has_ended(&self) -> bool;
-    /// Takes records that were refused after the last epoch, and returns them with a token: the last commit is amended by their dead
-    /// letters and by this token. Called when the delivery has [ended](Self::has_ended), until there are none.
+    /// Takes records that were refused after the last epoch, and returns them with a token: the last commit is amended
+    /// by their dead letters and by this token. Called when the delivery has [ended](Self::has_ended), until there are
+    /// none.
     ///
     /// # Errors
     /// An error of the system.
@@ -365,8 +370,8 @@ pub trait Writer<B> {
     /// # Errors
     /// As for `write_batch`.
     fn flush(&mut self) -> Result<(), Cause>;
-    /// Ends an epoch: writes its output, so that it can be committed or rolled back as a whole. Returns a token for that, if the
-    /// sink supports it. Later batches belong to later epochs.
+    /// Ends an epoch: writes its output, so that it can be committed or rolled back as a whole. Returns a token for
+    /// that, if the sink supports it. Later batches belong to later epochs.
     ///
     /// # Errors
     /// As for `write_batch`.
@@ -376,8 +381,8 @@ pub trait Writer<B> {
     }
     /// Flushes and closes, at the end of the run, after the last epoch was prepared.
     ///
-    /// Returns a token that replaces the last prepared one, if necessary: the writers of one file may end at different epochs, and
-    /// the last one to close knows the final length.
+    /// Returns a token that replaces the last prepared one, if necessary: the writers of one file may end at different
+    /// epochs, and the last one to close knows the final length.
     ///
     /// # Errors
     /// As for `write_batch`.
@@ -385,8 +390,8 @@ pub trait Writer<B> {
         self.flush()?;
         Ok(None)
     }
-    /// Takes the refused records of a sink that [keeps](Sink::skip_refused) them. Called after `flush`, after `prepare`, whose token covers
-    /// them, and after `close`.
+    /// Takes the refused records of a sink that [keeps](Sink::skip_refused) them. Called after `flush`, after
+    /// `prepare`, whose token covers them, and after `close`.
     ///
     /// # Errors
     /// An error of the system.

@@ -46,8 +46,8 @@ pub trait Source<B>: Send + Sync + 'static {
     fn partitions(&self, _workers: usize) -> Result<Vec<String>, Cause> {
         Ok(vec!["0".to_owned()])
     }
-    /// Opens a partition, at its start or after `resume`: what [`Partition::position`] returned at the last commit. [`Io::place`]
-    /// says for which worker.
+    /// Opens a partition, at its start or after `resume`: what [`Partition::position`] returned at the last commit.
+    /// [`Io::place`] says for which worker.
     ///
     /// # Errors
     /// A port in use, a file that cannot be read, a position that the source cannot read (a [`PositionError`]).
@@ -83,28 +83,30 @@ pub type NewPartitions<'a> = dyn Fn() -> Result<Vec<String>, Cause> + 'a;
 /// What the engine needs to know of a source to read it.
 #[derive(Clone, Default)]
 pub struct SourceSettings {
-    /// What it reads of the storage of its machine: a file for each partition, which no sink of the flow may write, or a directory.
-    /// Processes that run the flow together compare it at their start.
+    /// What it reads of the storage of its machine: a file for each partition, which no sink of the flow may write, or
+    /// a directory. Processes that run the flow together compare it at their start.
     pub inputs: Vec<Input>,
-    /// Whether each process reads what its own machine has, as partitions of its own: files with the same names on several machines
-    /// are different ones then.
+    /// Whether each process reads what its own machine has, as partitions of its own: files with the same names on
+    /// several machines are different ones then.
     pub local: bool,
-    /// The largest number of items in a batch that steps see. `None`: as many as the source puts into it, and at most what
-    /// a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is divided. See
+    /// The largest number of items in a batch that steps see. `None`: as many as the source puts into it, and at most
+    /// what a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is divided. See
     /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).
     pub batch_size_max: Option<usize>,
     /// The policy for input from which no item can be made: see [`Events::poison`].
     pub on_error: OnError,
-    /// Whether what it reads can be open in one process only. In a run of several processes process 0 then reads all its partitions.
+    /// Whether what it reads can be open in one process only. In a run of several processes process 0 then reads all
+    /// its partitions.
     #[doc(hidden)] // For the other crates of Millstream.
     pub in_one_process: bool,
 }
 
-/// A source that has more to do when a run begins than to open its partitions: it waits for a server, or keeps more across runs than the
-/// positions of its partitions, such as a list of files, a cursor, recorded input.
+/// A source that has more to do when a run begins than to open its partitions: it waits for a server, or keeps more
+/// across runs than the positions of its partitions, such as a list of files, a cursor, recorded input.
 pub trait Resumable: Send + Sync {
-    /// Waits until the server of the source answers, so that its partitions can be asked for. Called once at the beginning of each run,
-    /// before all else, in each process. [`Starting`] takes the reason of a wait, for views of the start, and says when to give up.
+    /// Waits until the server of the source answers, so that its partitions can be asked for. Called once at the
+    /// beginning of each run, before all else, in each process. [`Starting`] takes the reason of a wait, for views of
+    /// the start, and says when to give up.
     ///
     /// # Errors
     /// The server refuses the client, or the wait was [stopped](Starting::wait).
@@ -112,9 +114,10 @@ pub trait Resumable: Send + Sync {
     fn await_server(&self, _starting: &Starting) -> Result<(), Cause> {
         Ok(())
     }
-    /// Returns where partitions begin that the flow has not read before, if another start might find other positions: the end of a topic, for
-    /// instance. They are committed before any input is read, and [`open`](Source::open) receives them. `new` returns the names of
-    /// those that this process reads; `resumes` if the flow has read other partitions of the source.
+    /// Returns where partitions begin that the flow has not read before, if another start might find other positions:
+    /// the end of a topic, for instance. They are committed before any input is read, and [`open`](Source::open)
+    /// receives them. `new` returns the names of those that this process reads; `resumes` if the flow has read other
+    /// partitions of the source.
     ///
     /// # Errors
     /// The server does not answer.
@@ -125,8 +128,8 @@ pub trait Resumable: Send + Sync {
     ) -> Result<Vec<(String, Position)>, Cause> {
         Ok(Vec::new())
     }
-    /// Begins a run, before any partition is open. A source that needs to know of commits returns a [`Recording`]. If a flow was
-    /// killed after its last commit, before the source was notified, the run notifies it now.
+    /// Begins a run, before any partition is open. A source that needs to know of commits returns a [`Recording`]. If a
+    /// flow was killed after its last commit, before the source was notified, the run notifies it now.
     ///
     /// # Errors
     /// A run without a state directory, for a source that needs one.
@@ -134,8 +137,8 @@ pub trait Resumable: Send + Sync {
     fn begin(&self, _run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         Ok(None)
     }
-    /// Whether the partition `name` is the one that an earlier run saved as `saved`: a file by another path, for instance. It
-    /// then resumes from that position, and keeps its saved name.
+    /// Whether the partition `name` is the one that an earlier run saved as `saved`: a file by another path, for
+    /// instance. It then resumes from that position, and keeps its saved name.
     #[doc(hidden)] // For the other crates of Millstream.
     fn is_same_partition(&self, name: &str, saved: &str) -> bool {
         name == saved
@@ -144,22 +147,24 @@ pub trait Resumable: Send + Sync {
 
 /// A source that finds partitions during a run: those that are added to a topic, for instance.
 ///
-/// A partition that was found is opened between two epochs, by the worker that its number stands for, and has a position in the
-/// state from the end of its first epoch on. The next run learns of it by [`Source::partitions`].
+/// A partition that was found is opened between two epochs, by the worker that its number stands for, and has a
+/// position in the state from the end of its first epoch on. The next run learns of it by [`Source::partitions`].
 pub trait Growing: Send + Sync {
-    /// Returns the names of the partitions from the number `known` on. Those of [`Source::partitions`] have the first numbers, and
-    /// those that were found since follow in the order in which they were found. Each worker asks after each epoch, and some times a
-    /// second in a run without epochs. It must not wait.
+    /// Returns the names of the partitions from the number `known` on. Those of [`Source::partitions`] have the first
+    /// numbers, and those that were found since follow in the order in which they were found. Each worker asks after
+    /// each epoch, and some times a second in a run without epochs. It must not wait.
     ///
     /// # Errors
     /// An error, which ends the flow.
     fn found(&self, known: usize) -> Result<Vec<String>, Cause>;
 }
 
-/// Passes methods of a [`Source`](crate::source::Source) on to a source inside: `forward_source!(this => this.source; describe settings)`.
+/// Passes methods of a [`Source`](crate::source::Source) on to a source inside: `forward_source!(this => this.source;
+/// describe settings)`.
 ///
-/// A wrapper names here what it passes on, and implements the others. Its `impl` has the lint `clippy::missing_trait_methods`, which finds a
-/// forgotten one: with the default of a trait in its place input would be lost.
+/// A wrapper names here what it passes on, and implements the others. Its `impl` has the lint
+/// `clippy::missing_trait_methods`, which finds a forgotten one: with the default of a trait in its place input would
+/// be lost.
 #[doc(hidden)] // For the other crates of Millstream.
 #[macro_export]
 macro_rules! forward_source {
@@ -272,7 +277,8 @@ pub struct Beginning<'a> {
 /// What a source keeps beside the state directory, as commits see it: recorded input, a cursor.
 #[doc(hidden)] // For the other crates of Millstream.
 pub trait Recording: Send + Sync {
-    /// The journal in the state directory to which the source records its input, if it has one: another machine may follow it.
+    /// The journal in the state directory to which the source records its input, if it has one: another machine may
+    /// follow it.
     fn journal(&self) -> Option<Journal> {
         None
     }
@@ -280,8 +286,8 @@ pub trait Recording: Send + Sync {
     fn is_durable(&self) -> bool {
         false
     }
-    /// An epoch is about to be committed: make what its positions stand for survive a loss of power. Called in the background,
-    /// unless the run does without.
+    /// An epoch is about to be committed: make what its positions stand for survive a loss of power. Called in the
+    /// background, unless the run does without.
     ///
     /// # Errors
     /// An error of the system.
@@ -307,13 +313,14 @@ pub trait Partition<B> {
     fn next_awake(&self) -> Option<u64> {
         None
     }
-    /// Returns how much of its input is not read yet, where that is known without waiting. It is asked for once a second while a view
-    /// of the run is published; a source that learns its lag from a server reports it with [`Io::lag_gauge`] instead.
+    /// Returns how much of its input is not read yet, where that is known without waiting. It is asked for once a
+    /// second while a view of the run is published; a source that learns its lag from a server reports it with
+    /// [`Io::lag_gauge`] instead.
     fn lag(&self) -> Option<Lag> {
         None
     }
-    /// The position after the last batch, which [`Source::open`] receives when the flow resumes. A durable source is asked after
-    /// each batch, others at the end of each epoch.
+    /// The position after the last batch, which [`Source::open`] receives when the flow resumes. A durable source is
+    /// asked after each batch, others at the end of each epoch.
     ///
     /// # Errors
     /// An error, which ends the flow.
@@ -330,9 +337,9 @@ pub struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// The largest number of items for the next batch, from 1: about as many as the steps handle in a millisecond. A larger batch
-    /// is divided, and its epoch cannot be committed before the last part, as the position of the partition is that after
-    /// the whole batch.
+    /// The largest number of items for the next batch, from 1: about as many as the steps handle in a millisecond. A
+    /// larger batch is divided, and its epoch cannot be committed before the last part, as the position of the
+    /// partition is that after the whole batch.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit.max(1)
@@ -361,8 +368,8 @@ impl Events<'_> {
     pub fn fault(&mut self, what: &str) {
         self.faults(1, Some(what));
     }
-    /// Counts `count` faults of the source; `what`, if it is given, is logged as a warning. For faults of which clients can cause
-    /// any number.
+    /// Counts `count` faults of the source; `what`, if it is given, is logged as a warning. For faults of which clients
+    /// can cause any number.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn faults(&mut self, count: u64, what: Option<&str>) {
         let step = &mut self.cx.metrics[self.node];

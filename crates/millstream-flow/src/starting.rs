@@ -1,7 +1,7 @@
 //! The start of a run, while it waits for the servers of its sources.
 //!
-//! A server that is away when a flow starts is no other case than one that goes away later: the flow waits for it. The reason
-//! is in the log, and a view of the start shows it.
+//! A server that is away when a flow starts is no other case than one that goes away later: the flow waits for it. The
+//! reason is in the log, and a view of the start shows it.
 //!
 //! ```
 //! use std::time::Duration;

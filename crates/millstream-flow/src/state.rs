@@ -4,9 +4,9 @@
 //! timer. [`Keyed`] contains the states of all keys of one worker and an agenda of their timers. The state of a
 //! key is complete without the agenda, which is an index that could be rebuilt from the states at any time.
 //!
-//! Invariant: before a key receives an item, all its timers up to the watermark at that item have fired. With
-//! one partition this makes the order of items and timers of a key independent of the size of batches and the
-//! number of workers: it is the order in which they would occur one by one. With several, items wait for timers: see [`InTurn`].
+//! Invariant: before a key receives an item, all its timers up to the watermark at that item have fired. With one
+//! partition this makes the order of items and timers of a key independent of the size of batches and the number of
+//! workers: it is the order in which they would occur one by one. With several, items wait for timers: see [`InTurn`].
 
 mod agenda;
 pub(crate) mod backlog;

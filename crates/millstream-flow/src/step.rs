@@ -227,7 +227,8 @@ pub trait Step<I, O>: 'static {
 /// The state of a step, as a run with a state directory saves and restores it.
 #[doc(hidden)] // For the other crates of Millstream.
 pub trait Stateful {
-    /// Returns the size of the state, where it is known without a search: it is asked for once a second while metrics are published.
+    /// Returns the size of the state, where it is known without a search: it is asked for once a second while metrics
+    /// are published.
     fn size(&self) -> Option<StateSize> {
         None
     }

@@ -5,12 +5,12 @@
 //! more. The watermark of several partitions, workers or merged streams is the minimum of theirs. Watermarks
 //! are sent between the items, in order.
 //!
-//! Invariant: an item has the watermark of its own partition, by the items up to it and itself. What is due by
-//! then (timers, the end of a life, of a window) comes before the item. Whether the item is late depends on
-//! that watermark, which its own time does not pass, and not on the progress of other partitions. So the result does not depend on the size of
-//! batches, the number of workers or the speed of partitions; and because the joined watermark is never ahead
-//! of a partition's own, an item that is not late always arrives in time. (The exception is a partition that
-//! was excluded because it was idle.) The idea of watermarks is that of MillWheel (Akidau et al., VLDB 2013).
+//! Invariant: an item has the watermark of its own partition, by the items up to it and itself. What is due by then
+//! (timers, the end of a life, of a window) comes before the item. Whether the item is late depends on that watermark,
+//! which its own time does not pass, and not on the progress of other partitions. So the result does not depend on the
+//! size of batches, the number of workers or the speed of partitions; and because the joined watermark is never ahead
+//! of a partition's own, an item that is not late always arrives in time. (The exception is a partition that was
+//! excluded because it was idle.) The idea of watermarks is that of MillWheel (Akidau et al., VLDB 2013).
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;

@@ -66,8 +66,8 @@ pub(crate) enum HalfClosed {
     Gone,
 }
 
-/// Answers the requests of a connection until the client closes it, is too slow, or the server is stopped: then the request that has begun
-/// is answered. `server` is the name in the log.
+/// Answers the requests of a connection until the client closes it, is too slow, or the server is stopped: then the
+/// request that has begun is answered. `server` is the name in the log.
 pub(crate) async fn serve<F, B>(
     server: &str,
     (socket, place): (Socket, &Arc<Place>),

@@ -1,7 +1,7 @@
 //! A sink that is a feed of a stream for browsers: over a WebSocket, or as server-sent events.
 //!
-//! One thread serves all clients. A writer puts each item into the queue of each client and never waits: a client whose queue is full
-//! is disconnected.
+//! One thread serves all clients. A writer puts each item into the queue of each client and never waits: a client whose
+//! queue is full is disconnected.
 //!
 //! Invariant: a client receives all items from its first one on, in order and without a gap, until it is disconnected.
 
@@ -51,11 +51,12 @@ pub struct Feed {
     running: Arc<Mutex<Weak<Running>>>,
 }
 
-/// Listens on `address`, `host:port` or `unix:PATH`, and sends each item, a text in UTF-8, to all clients of the path `/`.
+/// Listens on `address`, `host:port` or `unix:PATH`, and sends each item, a text in UTF-8, to all clients of the path
+/// `/`.
 ///
-/// A client receives the items from its connection on: as text messages if it asks for a WebSocket, as server-sent events otherwise.
-/// A client that does not keep up is disconnected, see [`Feed::max_client`]. When the flow ends, clients receive what is queued, and
-/// are disconnected.
+/// A client receives the items from its connection on: as text messages if it asks for a WebSocket, as server-sent
+/// events otherwise. A client that does not keep up is disconnected, see [`Feed::max_client`]. When the flow ends,
+/// clients receive what is queued, and are disconnected.
 ///
 /// Browsers send the origin of a page; by default each origin is refused, see [`Feed::origin`].
 ///
@@ -100,22 +101,23 @@ impl Feed {
         self.path = UrlPath::new(path);
         self
     }
-    /// Requires the header `Authorization: Bearer TOKEN`, or `?token=TOKEN` in the URL, for browsers, which cannot set headers of a feed.
+    /// Requires the header `Authorization: Bearer TOKEN`, or `?token=TOKEN` in the URL, for browsers, which cannot set
+    /// headers of a feed.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
         self.rules.token = Some(token.to_owned());
         self
     }
-    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. Requests without an
-    /// origin, of programs that are not browsers, need none. A feed on a loopback address without a token accepts such requests for an
-    /// address, for `localhost`, and for the hosts of accepted origins.
+    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated.
+    /// Requests without an origin, of programs that are not browsers, need none. A feed on a loopback address without a
+    /// token accepts such requests for an address, for `localhost`, and for the hosts of accepted origins.
     #[must_use]
     pub fn origin(mut self, origin: &str) -> Self {
         self.rules.origins.push(origin.to_owned());
         self
     }
-    /// Sets how many bytes may wait for one client; with more it is disconnected. Each item counts 64 bytes more than its text. A single item may
-    /// be larger. Clients share the bytes of an item. The default is 8 MiB.
+    /// Sets how many bytes may wait for one client; with more it is disconnected. Each item counts 64 bytes more than
+    /// its text. A single item may be larger. Clients share the bytes of an item. The default is 8 MiB.
     #[must_use]
     pub fn max_client(mut self, bytes: usize) -> Self {
         self.client_bytes_max = bytes;
@@ -127,8 +129,8 @@ impl Feed {
         self.rules.set_connections_max(count);
         self
     }
-    /// Sets the time in which a client sends its request, reads what was sent, or answers one of two pings; a slower one is disconnected.
-    /// The default is 30 s.
+    /// Sets the time in which a client sends its request, reads what was sent, or answers one of two pings; a slower
+    /// one is disconnected. The default is 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.rules.timeout = timeout;

@@ -1,12 +1,13 @@
 //! The gateway of services: requests become calls in journals, and calls in journals become feeds.
 //!
-//! - `POST /INTERFACE/METHOD` with the arguments as JSON is a call of an interface. It is checked against the schema, appended to the
-//!   journal of the interface, and answered. With the header `Idempotency-Key` a request that is repeated is one call.
+//! - `POST /INTERFACE/METHOD` with the arguments as JSON is a call of an interface. It is checked against the schema,
+//!   appended to the journal of the interface, and answered. With the header `Idempotency-Key` a request that is
+//!   repeated is one call.
 //! - `GET /feeds/NAME` is a feed of the calls in the journal `NAME`, over a WebSocket or as server-sent events.
 //!
-//! Invariant: a call is answered with 200 only after its record survives what [`Gateway::sync`] says, and is recorded once for each
-//! request. A client of a feed receives all calls from its first one on, in order and without a gap, until it is disconnected, and the
-//! following ones when it resumes.
+//! Invariant: a call is answered with 200 only after its record survives what [`Gateway::sync`] says, and is recorded
+//! once for each request. A client of a feed receives all calls from its first one on, in order and without a gap,
+//! until it is disconnected, and the following ones when it resumes.
 
 mod answers;
 mod calls;
@@ -67,11 +68,11 @@ pub struct Gateway {
 
 /// A gateway that listens on `address`, `host:port` or `unix:PATH`, as soon as it is [started](Gateway::start).
 ///
-/// Answers to calls: 200 with the journal and the number of the record, 400 for arguments that do not match the schema (the line names
-/// the argument), 401 and 403 for a token that is missing or wrong and for pages of other origins, 404 for an interface or a method that
-/// does not exist, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for another content type, 422 for a key of another call, 429
-/// while 64 MiB of requests are being received, 500 if the call cannot be recorded, 504 if it is recorded and has no [answer](Gateway::answers) in
-/// time.
+/// Answers to calls: 200 with the journal and the number of the record, 400 for arguments that do not match the schema
+/// (the line names the argument), 401 and 403 for a token that is missing or wrong and for pages of other origins, 404
+/// for an interface or a method that does not exist, 405, 408 for a body that does not arrive in time, 413 for one over
+/// the limit, 415 for another content type, 422 for a key of another call, 429 while 64 MiB of requests are being
+/// received, 500 if the call cannot be recorded, 504 if it is recorded and has no [answer](Gateway::answers) in time.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -113,8 +114,8 @@ pub fn gateway(address: &str) -> Gateway {
 }
 
 impl Gateway {
-    /// Records calls of the interfaces `schemas` in `journal`, which is created if it does not exist. The name of an interface is that of
-    /// its schema.
+    /// Records calls of the interfaces `schemas` in `journal`, which is created if it does not exist. The name of an
+    /// interface is that of its schema.
     #[must_use]
     pub fn calls(
         mut self,
@@ -125,57 +126,63 @@ impl Gateway {
         self.calls.push((journal, schemas.into_iter().collect()));
         self
     }
-    /// Answers a call in the journal `calls`, one of [`calls`](Self::calls), with the first output in the journal `output` that it causes, if
-    /// the request is `POST /INTERFACE/METHOD?answer=1`. With several outputs the first one of all counts.
+    /// Answers a call in the journal `calls`, one of [`calls`](Self::calls), with the first output in the journal
+    /// `output` that it causes, if the request is `POST /INTERFACE/METHOD?answer=1`. With several outputs the first one
+    /// of all counts.
     ///
-    /// A request waits for 10 s, or for `timeout=SECONDS`, at most 60: the answer is 504 then, and the call is recorded all the same.
+    /// A request waits for 10 s, or for `timeout=SECONDS`, at most 60: the answer is 504 then, and the call is recorded
+    /// all the same.
     #[must_use]
     pub fn answers(mut self, calls: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
         let pair = (calls.as_ref().to_owned(), output.as_ref().to_owned());
         self.answers.push(pair);
         self
     }
-    /// Serves the calls in `journal` as `/feeds/NAME`; `NAME` is the last part of the path. A journal that does not exist yet is waited for.
+    /// Serves the calls in `journal` as `/feeds/NAME`; `NAME` is the last part of the path. A journal that does not
+    /// exist yet is waited for.
     ///
-    /// A client receives the calls that are recorded from its connection on. Each event has an id, of the journal, the record and its checksum. A browser
-    /// that connects again sends the last one, and receives what it missed; a WebSocket has it in the URL: `?after=ID`. The answer is 410
-    /// if the missed calls, or the last one that the client has, are not there any more.
+    /// A client receives the calls that are recorded from its connection on. Each event has an id, of the journal, the
+    /// record and its checksum. A browser that connects again sends the last one, and receives what it missed; a
+    /// WebSocket has it in the URL: `?after=ID`. The answer is 410 if the missed calls, or the last one that the client
+    /// has, are not there any more.
     #[must_use]
     pub fn feed(mut self, journal: impl AsRef<Path>) -> Self {
         self.feeds.push(journal.as_ref().to_owned());
         self
     }
-    /// Answers `GET /state/NAME/QUERY?ARGUMENT=VALUE` with the state of the service that writes to the journal `output`, whose last part is
-    /// `NAME`: it asks the running component ([`Setup::query`](millstream_service::Setup::query)). Without `/QUERY` it asks the only query of
-    /// the component. The token and the origins are those of feeds.
+    /// Answers `GET /state/NAME/QUERY?ARGUMENT=VALUE` with the state of the service that writes to the journal
+    /// `output`, whose last part is `NAME`: it asks the running component
+    /// ([`Setup::query`](millstream_service::Setup::query)). Without `/QUERY` it asks the only query of the component.
+    /// The token and the origins are those of feeds.
     #[must_use]
     pub fn state(mut self, output: impl AsRef<Path>) -> Self {
         self.states.push(output.as_ref().to_owned());
         self
     }
-    /// Requires the header `Authorization: Bearer TOKEN`. For feeds it may also be `?token=TOKEN` in the URL, for browsers, which cannot set
-    /// headers of a feed.
+    /// Requires the header `Authorization: Bearer TOKEN`. For feeds it may also be `?token=TOKEN` in the URL, for
+    /// browsers, which cannot set headers of a feed.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
         self.rules.token = Some(token.to_owned());
         self
     }
-    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. By default pages are
-    /// refused, and programs, which send no origin, are accepted.
+    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. By
+    /// default pages are refused, and programs, which send no origin, are accepted.
     #[must_use]
     pub fn origin(mut self, origin: &str) -> Self {
         self.rules.origins.push(origin.to_owned());
         self
     }
-    /// Sets what a call survives that is answered with 200. The default is [`Sync::Always`], a loss of power: calls that arrive during a
-    /// sync share the next one.
+    /// Sets what a call survives that is answered with 200. The default is [`Sync::Always`], a loss of power: calls
+    /// that arrive during a sync share the next one.
     #[must_use]
     pub fn sync(mut self, sync: Sync) -> Self {
         self.sync = sync;
         self
     }
-    /// Sets how long the key of a call is kept, at least 1 s. The default is 24 h. Within this time a request that is repeated with the same
-    /// header `Idempotency-Key` is one call, whatever process dies; its answer has the header `Idempotent-Replayed: true`.
+    /// Sets how long the key of a call is kept, at least 1 s. The default is 24 h. Within this time a request that is
+    /// repeated with the same header `Idempotency-Key` is one call, whatever process dies; its answer has the header
+    /// `Idempotent-Replayed: true`.
     #[must_use]
     pub fn idempotency_keep(mut self, time: Duration) -> Self {
         self.keep = time;
@@ -199,7 +206,8 @@ impl Gateway {
         self.rules.set_connections_max(count);
         self
     }
-    /// Sets the time in which a client sends its request, or reads the answer; a slower one is disconnected. The default is 30 s.
+    /// Sets the time in which a client sends its request, or reads the answer; a slower one is disconnected. The
+    /// default is 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.rules.timeout = timeout;
@@ -209,8 +217,8 @@ impl Gateway {
     /// Binds the address and starts the threads of the gateway: one for all connections, and one for each feed.
     ///
     /// # Errors
-    /// There is nothing to serve; two journals have one interface, or two feeds one name; a token or an origin is none; a journal cannot be
-    /// opened; the address is in use, or none.
+    /// There is nothing to serve; two journals have one interface, or two feeds one name; a token or an origin is none;
+    /// a journal cannot be opened; the address is in use, or none.
     pub fn start(self) -> Result<GatewayServer, Cause> {
         if self.calls.is_empty() && self.feeds.is_empty() && self.states.is_empty() {
             return Err("a gateway has calls, feeds, or states".into());
@@ -314,7 +322,8 @@ fn named_journals(kind: &str, journals: &[PathBuf]) -> Result<Vec<(String, PathB
     Ok(named)
 }
 
-/// A gateway at work, until it is dropped: then it accepts no more connections, answers the requests that have begun, and ends the feeds.
+/// A gateway at work, until it is dropped: then it accepts no more connections, answers the requests that have begun,
+/// and ends the feeds.
 pub struct GatewayServer {
     address: String,
     server: Server,
@@ -330,8 +339,9 @@ impl GatewayServer {
         &self.address
     }
 
-    /// Waits for `limit` at most. Returns an error that keeps the gateway from its work: a journal cannot be written or read. Calls are
-    /// answered with 500 then, or a feed has no further items. An error that the program does not ask for is logged.
+    /// Waits for `limit` at most. Returns an error that keeps the gateway from its work: a journal cannot be written or
+    /// read. Calls are answered with 500 then, or a feed has no further items. An error that the program does not ask
+    /// for is logged.
     ///
     /// # Errors
     /// That error; once.

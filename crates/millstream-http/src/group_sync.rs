@@ -34,8 +34,8 @@ impl GroupSync {
         }
     }
 
-    /// Calls `sync` whenever there are new records. It returns the number of the first record that may not survive. Ends after an error,
-    /// which all later requests receive.
+    /// Calls `sync` whenever there are new records. It returns the number of the first record that may not survive.
+    /// Ends after an error, which all later requests receive.
     pub(crate) async fn keep_synced(
         &self,
         sync: Arc<impl Fn() -> Result<u64, Error> + Send + Sync + 'static>,

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// Refuses a text that is not one JSON document: NaN, infinite numbers, halves of surrogate pairs and more than 127 levels among others.
+/// Refuses a text that is not one JSON document: NaN, infinite numbers, halves of surrogate pairs and more than 127
+/// levels among others.
 ///
 /// # Errors
 /// One line that says what is wrong, and where.

@@ -1,9 +1,10 @@
 //! HTTP as a source of flows, as a destination of their outboxes, as a feed for browsers, and as a gateway of services.
 //!
-//! [`listen()`] is a source of the bodies of POST requests. In a run with a state directory each request is recorded in a journal before it
-//! is answered with 200: an acknowledged item is not lost, and has its effect once, also after a crash. [`post()`] delivers the records of an [outbox](millstream_flow::outbox) as POST requests.
-//! [`feed()`] sends a stream to browsers, over WebSockets and as server-sent events. With the feature `gateway`, [`gateway()`] records requests
-//! as calls of services, and feeds their calls.
+//! [`listen()`] is a source of the bodies of POST requests. In a run with a state directory each request is recorded in
+//! a journal before it is answered with 200: an acknowledged item is not lost, and has its effect once, also after a
+//! crash. [`post()`] delivers the records of an [outbox](millstream_flow::outbox) as POST requests. [`feed()`] sends a
+//! stream to browsers, over WebSockets and as server-sent events. With the feature `gateway`, [`gateway()`] records
+//! requests as calls of services, and feeds their calls.
 //!
 //! ```
 //! use std::io::{Read, Write};

@@ -1,10 +1,11 @@
 //! A source of the bodies of POST requests.
 //!
-//! One thread serves all connections. A request that passes all checks becomes one record of the [`Intake`], and the partition of the
-//! flow reads the records in order.
+//! One thread serves all connections. A request that passes all checks becomes one record of the [`Intake`], and the
+//! partition of the flow reads the records in order.
 //!
-//! Invariant: with a state directory a request is answered with 200 only after its record survives what the options of the run say:
-//! the death of the process, or a loss of power. The position of the source is the number of the next record.
+//! Invariant: with a state directory a request is answered with 200 only after its record survives what the options of
+//! the run say: the death of the process, or a loss of power. The position of the source is the number of the next
+//! record.
 
 mod body;
 mod check;
@@ -65,12 +66,13 @@ pub struct Listen {
     desk: Arc<Desk>,
 }
 
-/// Listens on `address`, `host:port` or `unix:PATH`, and accepts POST requests for the path `/`, whose bodies are JSON. It is endless
-/// unless [`Listen::requests`] sets an end.
+/// Listens on `address`, `host:port` or `unix:PATH`, and accepts POST requests for the path `/`, whose bodies are JSON.
+/// It is endless unless [`Listen::requests`] sets an end.
 ///
-/// Answers: 200 after the request is recorded (without a state directory: after the flow has taken it), 400 for a body that is not of
-/// the kind, 401 and 403 for a token that is missing or wrong and for pages of other origins, 404, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for
-/// another content type, 429 while the flow does not keep up, 500 if the request cannot be recorded, 503 when the source ends.
+/// Answers: 200 after the request is recorded (without a state directory: after the flow has taken it), 400 for a body
+/// that is not of the kind, 401 and 403 for a token that is missing or wrong and for pages of other origins, 404, 405,
+/// 408 for a body that does not arrive in time, 413 for one over the limit, 415 for another content type, 429 while the
+/// flow does not keep up, 500 if the request cannot be recorded, 503 when the source ends.
 #[must_use]
 pub fn listen(address: &str) -> Listen {
     Listen {
@@ -107,14 +109,15 @@ impl Listen {
         self.rules.paths = paths.into_iter().map(UrlPath::new).collect();
         self
     }
-    /// Sets a path of health checks: a GET or HEAD is answered with 200 while the source accepts requests, without a token.
+    /// Sets a path of health checks: a GET or HEAD is answered with 200 while the source accepts requests, without a
+    /// token.
     #[must_use]
     pub fn health(mut self, path: &str) -> Self {
         self.rules.health = Some(UrlPath::new(path));
         self
     }
-    /// Sets the methods of the requests: `GET`, `POST`, `PUT`, `PATCH` and `DELETE`; those with [`Item::Request`] alone that may have no
-    /// body. The default is `POST`.
+    /// Sets the methods of the requests: `GET`, `POST`, `PUT`, `PATCH` and `DELETE`; those with [`Item::Request`] alone
+    /// that may have no body. The default is `POST`.
     #[must_use]
     pub fn methods<'a>(mut self, methods: impl IntoIterator<Item = &'a str>) -> Self {
         self.rules.methods = methods.into_iter().map(str::to_owned).collect();
@@ -126,22 +129,22 @@ impl Listen {
         self.rules.item = item;
         self
     }
-    /// Requires the signature of a sender. A request without it is answered with 401 before anything of it is recorded, and counted as a
-    /// fault of the source.
+    /// Requires the signature of a sender. A request without it is answered with 401 before anything of it is recorded,
+    /// and counted as a fault of the source.
     #[must_use]
     pub fn signature(mut self, signature: Signature) -> Self {
         self.rules.signature = Some(signature);
         self
     }
-    /// Answers a request with the reply of the flow, of the sink [`replies`](Self::replies), and waits for it up to `limit` after the
-    /// request is accepted: then the answer is 202. It needs [`Item::Request`].
+    /// Answers a request with the reply of the flow, of the sink [`replies`](Self::replies), and waits for it up to
+    /// `limit` after the request is accepted: then the answer is 202. It needs [`Item::Request`].
     #[must_use]
     pub fn reply(mut self, limit: Duration) -> Self {
         self.rules.reply = Some(limit);
         self
     }
-    /// The sink of the replies to the requests of this source, for [`Reply::encode`]. In a run with a state directory they are sent after
-    /// the commit of their epoch. The first reply to a request counts.
+    /// The sink of the replies to the requests of this source, for [`Reply::encode`]. In a run with a state directory
+    /// they are sent after the commit of their epoch. The first reply to a request counts.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -200,8 +203,8 @@ impl Listen {
         self.rules.body = body;
         self
     }
-    /// Calls `check` with each item before it is accepted; the request is answered with 400 and the line that it returns. With the parser
-    /// that reads the items no request is acknowledged that the flow cannot read.
+    /// Calls `check` with each item before it is accepted; the request is answered with 400 and the line that it
+    /// returns. With the parser that reads the items no request is acknowledged that the flow cannot read.
     #[must_use]
     pub fn check_item(
         mut self,
@@ -216,8 +219,8 @@ impl Listen {
         self.rules.server.token = Some(token.to_owned());
         self
     }
-    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. By default pages are
-    /// refused, and programs, which send no origin, are accepted.
+    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. By
+    /// default pages are refused, and programs, which send no origin, are accepted.
     #[must_use]
     pub fn origin(mut self, origin: &str) -> Self {
         self.rules.server.origins.push(origin.to_owned());
@@ -229,7 +232,8 @@ impl Listen {
         self.rules.body_bytes_max = bytes.min(BODY_BYTES_LIMIT);
         self
     }
-    /// Sets how many bytes of requests may wait for the flow; while there are more, requests are answered with 429. The default is 64 MiB.
+    /// Sets how many bytes of requests may wait for the flow; while there are more, requests are answered with 429. The
+    /// default is 64 MiB.
     #[must_use]
     pub fn max_pending(mut self, bytes: u64) -> Self {
         self.pending_bytes_max = bytes;
@@ -241,8 +245,8 @@ impl Listen {
         self.rules.server.set_connections_max(count);
         self
     }
-    /// Sets the time in which a client sends the next header, sends a body, or reads an answer; a slower one is disconnected. The default
-    /// is 30 s.
+    /// Sets the time in which a client sends the next header, sends a body, or reads an answer; a slower one is
+    /// disconnected. The default is 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.rules.server.timeout = timeout;

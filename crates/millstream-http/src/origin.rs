@@ -1,7 +1,8 @@
 //! Pages of browsers: a browser would let every page send requests to a local port.
 //!
-//! Browsers send the origin of a page with each POST, each WebSocket and each request to another origin. The one request without it is a
-//! GET to the origin of the page itself, whose name may have been bound to this machine after the page was loaded: see [`check_host`].
+//! Browsers send the origin of a page with each POST, each WebSocket and each request to another origin. The one
+//! request without it is a GET to the origin of the page itself, whose name may have been bound to this machine after
+//! the page was loaded: see [`check_host`].
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -42,7 +43,8 @@ pub(crate) fn check_origin(origins: &[String], headers: &HeaderMap) -> Result<()
     Err(Refusal::new(StatusCode::FORBIDDEN, line))
 }
 
-/// Refuses requests of pages that this server has not sent itself: the origin of a page is that of the host to which it sends.
+/// Refuses requests of pages that this server has not sent itself: the origin of a page is that of the host to which it
+/// sends.
 pub(crate) fn check_own_page(headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(origin) = headers.get(ORIGIN) else {
         return Ok(());
@@ -57,8 +59,8 @@ pub(crate) fn check_own_page(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::FORBIDDEN, line))
 }
 
-/// Refuses a GET to a local server by a name that is not one of this machine, nor of an accepted origin: a page whose name was bound to
-/// 127.0.0.1 after it was loaded (DNS rebinding).
+/// Refuses a GET to a local server by a name that is not one of this machine, nor of an accepted origin: a page whose
+/// name was bound to 127.0.0.1 after it was loaded (DNS rebinding).
 pub(crate) fn check_host(origins: &[String], headers: &HeaderMap) -> Result<(), Refusal> {
     match headers.contains_key(ORIGIN) {
         true => Ok(()),
@@ -66,7 +68,8 @@ pub(crate) fn check_host(origins: &[String], headers: &HeaderMap) -> Result<(), 
     }
 }
 
-/// Refuses requests to a local server by a name that is not one of this machine, nor of an accepted origin, also those of pages.
+/// Refuses requests to a local server by a name that is not one of this machine, nor of an accepted origin, also those
+/// of pages.
 pub(crate) fn check_name(origins: &[String], headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(host) = headers.get(HOST) else {
         return Ok(());

@@ -1,7 +1,9 @@
-//! A server of pages and figures that are in memory: GET requests, and server-sent events that carry the newest figures only.
+//! A server of pages and figures that are in memory: GET requests, and server-sent events that carry the newest figures
+//! only.
 //!
-//! It has the checks of the other servers of this crate: a token, the origin of a page, the name of the host against DNS rebinding, limits
-//! for headers, connections and time. A client that does not read misses events, and is disconnected after the time limit.
+//! It has the checks of the other servers of this crate: a token, the origin of a page, the name of the host against
+//! DNS rebinding, limits for headers, connections and time. A client that does not read misses events, and is
+//! disconnected after the time limit.
 
 mod latest;
 
@@ -83,7 +85,8 @@ pub trait PageHandler: Send + Sync + 'static {
     /// Answers a request; `None` for a path that there is not.
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page>;
 
-    /// Whether a POST to a path does something. Such requests need the token in their header, also where reading needs none.
+    /// Whether a POST to a path does something. Such requests need the token in their header, also where reading needs
+    /// none.
     fn is_action(&self, _path: &str) -> bool {
         false
     }
@@ -94,7 +97,8 @@ pub trait PageHandler: Send + Sync + 'static {
     }
 }
 
-/// Serves pages on `address`, `host:port` or `unix:PATH`. An address that other machines can reach needs a token, or [`Pages::open`].
+/// Serves pages on `address`, `host:port` or `unix:PATH`. An address that other machines can reach needs a token, or
+/// [`Pages::open`].
 #[must_use]
 pub fn pages(address: &str) -> Pages {
     let mut rules = ServerRules::default();
@@ -137,7 +141,8 @@ impl Pages {
     /// Binds the address.
     ///
     /// # Errors
-    /// An address that is in use, or none; one that other machines can reach, without a token; a token that no header can have.
+    /// An address that is in use, or none; one that other machines can reach, without a token; a token that no header
+    /// can have.
     pub fn bind(mut self) -> Result<BoundPages, Cause> {
         self.rules.check()?;
         let bound = Bound::bind(&self.address)?;
@@ -259,7 +264,8 @@ impl Page {
         Box::pin(std::future::ready(self))
     }
 
-    /// Server-sent events: each new value of `newest`, which is the whole text of an event. A client that does not keep up misses values.
+    /// Server-sent events: each new value of `newest`, which is the whole text of an event. A client that does not keep
+    /// up misses values.
     #[must_use]
     pub fn events(newest: watch::Receiver<Bytes>) -> Self {
         let mut response = Response::new(Either::Right(Latest::new(newest)));

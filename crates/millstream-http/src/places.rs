@@ -1,8 +1,8 @@
 //! The places of a server: how many connections it has, and which one ends when there is no place for another.
 //!
-//! A new connection is *unauthenticated* until a request of it has passed the checks of the server. It takes no place of a client before
-//! that, has [`HEADER_TIME`] for it, and is the first to end when places run out, the oldest one first. Requests of *probes* have places of
-//! their own, for which clients and silent connections do not compete.
+//! A new connection is *unauthenticated* until a request of it has passed the checks of the server. It takes no place
+//! of a client before that, has [`HEADER_TIME`] for it, and is the first to end when places run out, the oldest one
+//! first. Requests of *probes* have places of their own, for which clients and silent connections do not compete.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,8 @@ use crate::refusal::Refusal;
 
 /// The time in which a new connection sends a request that passes the checks.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// How long a connection without a request keeps its place although another one needs it: the next request of a busy client is on its way.
+/// How long a connection without a request keeps its place although another one needs it: the next request of a busy
+/// client is on its way.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 
 /// How many connections a server has.
@@ -37,8 +38,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// These clients, of any address: that may be the one of a proxy. They share their places with unauthenticated connections. Those of
-    /// a burst wait for each other.
+    /// These clients, of any address: that may be the one of a proxy. They share their places with unauthenticated
+    /// connections. Those of a burst wait for each other.
     pub(crate) fn clients(clients: usize) -> Self {
         Limits {
             clients,
@@ -71,7 +72,8 @@ pub(crate) enum Purpose {
     Probe,
 }
 
-/// The machine at the other end of a connection. All IPv6 addresses of a network of 64 bits count as one; a connection of a Unix socket has none.
+/// The machine at the other end of a connection. All IPv6 addresses of a network of 64 bits count as one; a connection
+/// of a Unix socket has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer(Option<IpAddr>);
 
@@ -140,7 +142,8 @@ impl Places {
         })
     }
 
-    /// The place of a new connection, for which another one may end. Waits while there is none; returns `None` if this address has too many.
+    /// The place of a new connection, for which another one may end. Waits while there is none; returns `None` if this
+    /// address has too many.
     pub(crate) async fn enter(self: &Arc<Self>, peer: Peer) -> Option<Place> {
         loop {
             let next = {
@@ -191,8 +194,8 @@ impl Places {
 }
 
 impl Table {
-    /// Ends one of the connections that `may` end: the oldest unauthenticated one, or that which is idle for the longest time. Returns false
-    /// if there is none.
+    /// Ends one of the connections that `may` end: the oldest unauthenticated one, or that which is idle for the
+    /// longest time. Returns false if there is none.
     fn end_one(&mut self, limits: &Limits, may: impl Fn(&Entry) -> bool) -> bool {
         let now = Instant::now();
         let among = || self.entries.iter().filter(|(_, entry)| may(entry));

@@ -1,7 +1,8 @@
 //! A destination of an outbox: records as POST requests, in batches or one by one.
 //!
-//! Each request has the header `Idempotency-Key: FLOW-SINK-OUTBOX-first-last`. A delivery that is repeated by the same run has the same key.
-//! After a crash a batch may be divided differently; with [`Batch::Each`] and [`Batch::Requests`] the key of a record never changes.
+//! Each request has the header `Idempotency-Key: FLOW-SINK-OUTBOX-first-last`. A delivery that is repeated by the same
+//! run has the same key. After a crash a batch may be divided differently; with [`Batch::Each`] and [`Batch::Requests`]
+//! the key of a record never changes.
 
 mod answer;
 mod lanes;
@@ -74,13 +75,15 @@ pub struct Post {
     ca: Option<PathBuf>,
 }
 
-/// Posts the records of an [`Outbox`](millstream_flow::outbox::Outbox) to `url`, `http://` or `https://`, a JSON array for each batch.
+/// Posts the records of an [`Outbox`](millstream_flow::outbox::Outbox) to `url`, `http://` or `https://`, a JSON array
+/// for each batch.
 ///
-/// A status of 2xx acknowledges the records. After 408, 425, 429 and 5xx, and after errors of the connection, the delivery is repeated; the delay is at least that of a
-/// `Retry-After` in seconds, at most an hour. After 400, 409, 413, 422 and other 4xx that are about the contents the records are refused: the
-/// batch is halved until those that the server does not take are alone, and each fails the flow unless
-/// [`Outbox::skip_refused`](millstream_flow::outbox::Outbox::skip_refused) is set. Any other status, 401, 403, 404 and redirects among
-/// them, fails the flow. Redirects are not followed.
+/// A status of 2xx acknowledges the records. After 408, 425, 429 and 5xx, and after errors of the connection, the
+/// delivery is repeated; the delay is at least that of a `Retry-After` in seconds, at most an hour. After 400, 409,
+/// 413, 422 and other 4xx that are about the contents the records are refused: the batch is halved until those that the
+/// server does not take are alone, and each fails the flow unless
+/// [`Outbox::skip_refused`](millstream_flow::outbox::Outbox::skip_refused) is set. Any other status, 401, 403, 404 and
+/// redirects among them, fails the flow. Redirects are not followed.
 ///
 /// ```
 /// use millstream_flow::outbox::{Connector, Outbox};
@@ -98,8 +101,8 @@ pub fn post(url: &str) -> Post {
     }
 }
 
-/// Sends the records of an [`Outbox`](millstream_flow::outbox::Outbox) as requests, each a [`PostRequest`] with a URL of its own. Statuses are
-/// as for [`post`].
+/// Sends the records of an [`Outbox`](millstream_flow::outbox::Outbox) as requests, each a [`PostRequest`] with a URL
+/// of its own. Statuses are as for [`post`].
 ///
 /// A header with a secret goes to every server that a URL names: take no URL from data that you do not trust.
 #[must_use]
@@ -133,18 +136,20 @@ impl Post {
         method.clone_into(&mut self.method);
         self
     }
-    /// Sends up to `count` requests at a time, at most 256, over as many connections, with [`Batch::Each`] and [`Batch::Requests`]. Requests
-    /// of one [key](PostRequest::key) are sent in the order of their records, each after the one before was acknowledged; others in any
-    /// order. The default is 1: all requests in the order of the records.
+    /// Sends up to `count` requests at a time, at most 256, over as many connections, with [`Batch::Each`] and
+    /// [`Batch::Requests`]. Requests of one [key](PostRequest::key) are sent in the order of their records, each after
+    /// the one before was acknowledged; others in any order. The default is 1: all requests in the order of the
+    /// records.
     ///
-    /// A delivery has up to 16 times as many records: after a crash those are sent again that the outbox does not know to be delivered.
+    /// A delivery has up to 16 times as many records: after a crash those are sent again that the outbox does not know
+    /// to be delivered.
     #[must_use]
     pub fn parallel(mut self, count: usize) -> Self {
         self.parallel = count.clamp(1, PARALLEL_MAX);
         self
     }
-    /// Sends the tokens of `oauth` in the header `Authorization: Bearer TOKEN`. A token is fetched again shortly before its end, and once
-    /// after a 401. While the token server is away the delivery waits.
+    /// Sends the tokens of `oauth` in the header `Authorization: Bearer TOKEN`. A token is fetched again shortly before
+    /// its end, and once after a 401. While the token server is away the delivery waits.
     #[must_use]
     pub fn oauth(mut self, oauth: OAuth) -> Self {
         self.oauth = Some(oauth);

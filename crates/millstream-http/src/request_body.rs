@@ -133,7 +133,8 @@ pub(crate) async fn refuse_head(
     }
 }
 
-/// Answers a request that is refused, and reads what is left of its body: a client that is still writing would not see the answer.
+/// Answers a request that is refused, and reads what is left of its body: a client that is still writing would not see
+/// the answer.
 pub(crate) async fn refuse_body(refusal: Refusal, body: &mut Incoming) -> Answer {
     if refusal.status != StatusCode::REQUEST_TIMEOUT {
         discard_body(body).await;

@@ -76,7 +76,8 @@ impl ServerRules {
         }
     }
 
-    /// Refuses pages of other origins. Returns the answer to a browser that asks whether a page may send its request, with one of `methods`.
+    /// Refuses pages of other origins. Returns the answer to a browser that asks whether a page may send its request,
+    /// with one of `methods`.
     pub(crate) fn check_page(
         &self,
         request: &Parts,
@@ -105,8 +106,8 @@ impl ServerRules {
         }
     }
 
-    /// Refuses requests that change something, unless they have the token in their header and are of a program or of the server's own page.
-    /// A browser sends that header for no page of another origin: this server does not allow it.
+    /// Refuses requests that change something, unless they have the token in their header and are of a program or of
+    /// the server's own page. A browser sends that header for no page of another origin: this server does not allow it.
     pub(crate) fn check_action(&self, request: &Parts) -> Result<(), Refusal> {
         check_own_page(&request.headers)?;
         if self.is_local {
@@ -119,8 +120,8 @@ impl ServerRules {
         self.check_bearer(&request.headers)
     }
 
-    /// Refuses requests for a feed without the token in their header, or in the parameter `token` of their query. Without a token, pages
-    /// are refused that read from a local server under a name of their own.
+    /// Refuses requests for a feed without the token in their header, or in the parameter `token` of their query.
+    /// Without a token, pages are refused that read from a local server under a name of their own.
     pub(crate) fn check_reader(&self, request: &Parts) -> Result<(), Refusal> {
         let Some(token) = &self.token else {
             return self.check_name(request);

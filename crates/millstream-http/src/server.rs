@@ -66,7 +66,8 @@ impl Listener {
 }
 
 impl Server {
-    /// Starts the thread, whose name is `name`. It runs `background`, and `connection` for each connection that has a place.
+    /// Starts the thread, whose name is `name`. It runs `background`, and `connection` for each connection that has a
+    /// place.
     pub(crate) fn start<C>(
         name: &'static str,
         bound: Bound,

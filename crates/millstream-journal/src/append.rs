@@ -1,4 +1,5 @@
-//! Appending: the append lock, frames placed at the tail, the roll to the next segment, and the work in the background that prepares it.
+//! Appending: the append lock, frames placed at the tail, the roll to the next segment, and the work in the background
+//! that prepares it.
 
 pub(crate) mod appender;
 pub(crate) mod background;

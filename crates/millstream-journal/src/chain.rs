@@ -1,7 +1,8 @@
 //! An error and its causes as one line, for a log or a person.
 //!
-//! The errors of all crates keep to the rule of the standard library: `Display` says what failed, and `source` returns the
-//! cause, down to the error of the system. `Debug`, which a `main` that returns the error prints, is the line of this module.
+//! The errors of all crates keep to the rule of the standard library: `Display` says what failed, and `source` returns
+//! the cause, down to the error of the system. `Debug`, which a `main` that returns the error prints, is the line of
+//! this module.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options, chain};
@@ -14,8 +15,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// Shows an error and its causes as one line, `WHAT FAILED: CAUSE: CAUSE`. A cause with whose text the line ends already is
-/// left out: some errors contain the text of their cause.
+/// Shows an error and its causes as one line, `WHAT FAILED: CAUSE: CAUSE`. A cause with whose text the line ends
+/// already is left out: some errors contain the text of their cause.
 ///
 /// ```
 /// use millstream_journal::chain;

@@ -8,7 +8,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: since an arbitrary start, the same for all processes of this machine, and never set back.
+/// Nanoseconds of `CLOCK_MONOTONIC`: since an arbitrary start, the same for all processes of this machine, and never
+/// set back.
 #[inline]
 #[must_use]
 pub fn monotonic_ns() -> u64 {
@@ -22,8 +23,8 @@ pub fn boot_ns() -> u64 {
     read(ClockId::Boottime)
 }
 
-/// The time of day, in nanoseconds since 1970. It jumps when the machine's clock is set. One that is set before 1970 reads as 1970, one after
-/// 2554 as the last moment of it that has a number.
+/// The time of day, in nanoseconds since 1970. It jumps when the machine's clock is set. One that is set before 1970
+/// reads as 1970, one after 2554 as the last moment of it that has a number.
 #[inline]
 #[must_use]
 pub fn wall_ns() -> u64 {

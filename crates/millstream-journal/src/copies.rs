@@ -1,4 +1,5 @@
-//! Copies of a journal: the identity that they share, the terms that decide which of them accepts appends, and which count as followers.
+//! Copies of a journal: the identity that they share, the terms that decide which of them accepts appends, and which
+//! count as followers.
 
 mod followers;
 pub(crate) mod identity;

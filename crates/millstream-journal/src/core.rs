@@ -157,7 +157,8 @@ impl<S: Storage> Core<S> {
         self.control.get()
     }
 
-    /// The control page through which writers wake this opening. `None` where it may not be stored to, or is not there yet.
+    /// The control page through which writers wake this opening. `None` where it may not be stored to, or is not there
+    /// yet.
     pub fn waking_control(&self) -> Option<&Control<S::Region>> {
         let live = self.live_control()?;
         if !self.options.read_only {
@@ -282,8 +283,8 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time until [`check_presence`](Self::check_presence) checks again. No process removes a simulated directory, and a simulated
-    /// clock counts its readings.
+    /// The time until [`check_presence`](Self::check_presence) checks again. No process removes a simulated directory,
+    /// and a simulated clock counts its readings.
     pub fn until_presence_check(&self) -> Duration {
         if !self.options.host.has_threads() {
             return PRESENCE_CHECK;
@@ -363,8 +364,8 @@ impl<S: Storage> Core<S> {
         segment
     }
 
-    /// Calls `change` while none but its `owners` holds the segment `number`, and no reader can come to it. The calls of other threads, such
-    /// as a sync, hold a segment for a moment.
+    /// Calls `change` while none but its `owners` holds the segment `number`, and no reader can come to it. The calls
+    /// of other threads, such as a sync, hold a segment for a moment.
     ///
     /// # Errors
     /// [`Error::InUse`] when others hold it for longer; those of `change`.
@@ -437,8 +438,8 @@ impl<S: Storage> Core<S> {
         Ok(base)
     }
 
-    /// Checks the base of a segment, which no checksum covers. Its frames match no other base, nor does the end frame of the segment
-    /// before; the base of the first segment is known from the start of the journal.
+    /// Checks the base of a segment, which no checksum covers. Its frames match no other base, nor does the end frame
+    /// of the segment before; the base of the first segment is known from the start of the journal.
     #[cold]
     fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
         let number = segment.number();

@@ -66,8 +66,9 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file system could not load or store a page of a file that is mapped: a disk that is full where preallocation guarantees nothing, a
-    /// device that fails, a file that a process truncated. Nothing more is read or appended through this opening.
+    /// The file system could not load or store a page of a file that is mapped: a disk that is full where preallocation
+    /// guarantees nothing, a device that fails, a file that a process truncated. Nothing more is read or appended
+    /// through this opening.
     #[error("{}: the file system failed at offset {offset}; close the journal and open it again", path.display())]
     Fault {
         /// The file.
@@ -77,8 +78,8 @@ pub enum Error {
         /// The cause, as far as it can be found out afterwards.
         source: io::Error,
     },
-    /// The work in the background of this opening has panicked, which is a fault of this library. Nothing more is read or appended through this
-    /// opening; what was acknowledged stays as it is.
+    /// The work in the background of this opening has panicked, which is a fault of this library. Nothing more is read
+    /// or appended through this opening; what was acknowledged stays as it is.
     #[error("{}: the work in the background has panicked: {what}; close the journal and open it again", path.display())]
     Panicked {
         /// The directory.
@@ -86,7 +87,8 @@ pub enum Error {
         /// The words of the panic.
         what: String,
     },
-    /// The directory is not at its path any more, or another one is: what would be appended now could not be found again.
+    /// The directory is not at its path any more, or another one is: what would be appended now could not be found
+    /// again.
     #[error("{}: the journal was removed, moved or replaced while it was open", path.display())]
     Gone {
         /// The directory.
@@ -122,8 +124,8 @@ pub enum Error {
         /// The sequence number that the next record gets.
         next: u64,
     },
-    /// A record that was read is not in the journal any more: the journal has lost its end, by a loss of power or because an older copy was
-    /// restored. Another record may have its number.
+    /// A record that was read is not in the journal any more: the journal has lost its end, by a loss of power or
+    /// because an older copy was restored. Another record may have its number.
     #[error(
         "{}: record {sequence}, which was read before, is lost: {}; the journal has lost its end, in a loss of power or because an older \
          copy was restored. Restore it from a copy that has the record, such as a follower's", path.display(), lost(*sequence, *next)
@@ -202,8 +204,8 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
-    /// A reader or a [pinned record](crate::PinnedRecord) of this opening holds the segment in which a cut would clear records. Nothing was
-    /// dropped; drop the reader or the record first.
+    /// A reader or a [pinned record](crate::PinnedRecord) of this opening holds the segment in which a cut would clear
+    /// records. Nothing was dropped; drop the reader or the record first.
     #[error("{}: nothing was cut: a reader or a pinned record of this opening holds the segment; drop it first", path.display())]
     InUse {
         /// The segment.
@@ -254,8 +256,8 @@ pub enum Error {
 crate::debug_as_chain!(Error);
 
 impl Error {
-    /// The error with its causes, and after [`Damage`](Self::Damage) in a file of a journal the way on: the command that copies
-    /// what is sound into a directory that does not exist yet. It copies no cursors.
+    /// The error with its causes, and after [`Damage`](Self::Damage) in a file of a journal the way on: the command
+    /// that copies what is sound into a directory that does not exist yet. It copies no cursors.
     ///
     /// ```
     /// use millstream_journal::Error;

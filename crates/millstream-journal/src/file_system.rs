@@ -57,7 +57,8 @@ const UNKNOWN: FileSystem = FileSystem {
 };
 
 impl FileSystem {
-    /// The file system of a file or directory; one that is not known, or cannot be asked for, may be shared by machines.
+    /// The file system of a file or directory; one that is not known, or cannot be asked for, may be shared by
+    /// machines.
     #[must_use]
     #[cfg(target_os = "linux")]
     pub fn of(path: &Path) -> Self {

@@ -1,6 +1,7 @@
 //! The interface to the machine: clocks, randomness, the identity of this boot, and background threads.
 //!
-//! Nothing else in this crate asks the system for any of them, so that a simulation can replace them and repeat a run from a seed.
+//! Nothing else in this crate asks the system for any of them, so that a simulation can replace them and repeat a run
+//! from a seed.
 //!
 //! ```
 //! use millstream_journal::{Host, Options};
@@ -64,8 +65,8 @@ impl Host {
         }
     }
 
-    /// The same simulated host with a clock for durations, in ns, beside the one for times: that one may be set, this one never goes
-    /// back. A real host stays as it is.
+    /// The same simulated host with a clock for durations, in ns, beside the one for times: that one may be set, this
+    /// one never goes back. A real host stays as it is.
     #[must_use]
     pub fn with_monotonic(
         mut self,

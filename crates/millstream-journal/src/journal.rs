@@ -69,16 +69,18 @@ impl Journal {
     /// The first opening of all processes recovers: it truncates a torn end that a loss of power has left.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], [`Error::Locked`], [`Error::Damage`] in synced data, an option out
-    /// of range, or an error of the system.
+    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], [`Error::Locked`], [`Error::Damage`] in synced
+    /// data, an option out of range, or an error of the system.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_in(Mapped::new(path), options)
     }
 
-    /// Read all of the journal in the directory `path` and name every damage. Nothing is written; writers may continue meanwhile.
+    /// Read all of the journal in the directory `path` and name every damage. Nothing is written; writers may continue
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], an error of the system. Damage is no error here.
+    /// [`Error::NotFound`], [`Error::NotAJournal`], [`Error::Version`], an error of the system. Damage is no error
+    /// here.
     pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
         Self::verify_in(&Mapped::new(path), &Options::default(), |_| {
             ControlFlow::Continue(())
@@ -182,8 +184,8 @@ impl<S: Storage> Journal<S> {
         Ok(Arc::clone(appender.insert(Arc::new(made))))
     }
 
-    /// How often this opening has made or removed files. While the number stays, so does what the journal takes on the disk, where no other
-    /// process has it open to write.
+    /// How often this opening has made or removed files. While the number stays, so does what the journal takes on the
+    /// disk, where no other process has it open to write.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn file_changes(&self) -> u64 {
@@ -198,16 +200,18 @@ impl<S: Storage> Journal<S> {
         self.core().checked(prune::prune(self.core(), retention))
     }
 
-    /// Drop the records from `sequence` on, so that the next record gets this number. The remaining records are durable afterwards.
+    /// Drop the records from `sequence` on, so that the next record gets this number. The remaining records are durable
+    /// afterwards.
     ///
-    /// A cut clears the records of the segment in which it begins, so no reader and no [pinned record](crate::PinnedRecord) of this opening
-    /// may hold that segment. Segments after it are removed; a pinned record of these keeps its body. Openings that only read are not
-    /// excluded: their readers whose position is after the cut get [`Error::NotYet`], and a body that one of them has borrowed across the
-    /// cut may read as zeros or as a later record.
+    /// A cut clears the records of the segment in which it begins, so no reader and no [pinned
+    /// record](crate::PinnedRecord) of this opening may hold that segment. Segments after it are removed; a pinned
+    /// record of these keeps its body. Openings that only read are not excluded: their readers whose position is after
+    /// the cut get [`Error::NotYet`], and a body that one of them has borrowed across the cut may read as zeros or as a
+    /// later record.
     ///
     /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::InUse`]; [`Error::Pruned`]; [`Error::NotYet`]; an error of the system. On a full disk nothing is
-    /// dropped: the intent of a cut needs a block.
+    /// [`Error::NotExclusive`]; [`Error::InUse`]; [`Error::Pruned`]; [`Error::NotYet`]; an error of the system. On a
+    /// full disk nothing is dropped: the intent of a cut needs a block.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn cut(&self, sequence: u64) -> Result<()> {
         if !self.core().options.exclusive {
@@ -233,7 +237,8 @@ impl<S: Storage> Journal<S> {
         identity::read(&self.core().storage)
     }
 
-    /// The identity that this journal shares with its copies, at any path and on any machine. An empty journal gets another lineage when it
+    /// The identity that this journal shares with its copies, at any path and on any machine. An empty journal gets
+    /// another lineage when it
     /// [becomes a copy](Self::become_copy), so ask when there is a record.
     ///
     /// # Errors
@@ -243,8 +248,8 @@ impl<S: Storage> Journal<S> {
         Ok(self.identity()?.lineage)
     }
 
-    /// Make this journal a copy in another lineage. The caller knows that it never had a record, or that its records are those of the
-    /// original. Its own number stays.
+    /// Make this journal a copy in another lineage. The caller knows that it never had a record, or that its records
+    /// are those of the original. Its own number stays.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; as [`identity`](Self::identity).

@@ -1,8 +1,9 @@
 //! A durable, memory-mapped log of records that any process of the machine may append to and tail.
 //!
-//! A journal is a directory. Records have dense sequence numbers from 0, and the times of their appends. A reader in any process sees a
-//! complete record or none; a writer that dies during an append does not affect others. An acknowledged record survives the death of
-//! processes, and with [`Sync::Always`] a loss of power. Damage is an error that names file and offset, never a silent end.
+//! A journal is a directory. Records have dense sequence numbers from 0, and the times of their appends. A reader in
+//! any process sees a complete record or none; a writer that dies during an append does not affect others. An
+//! acknowledged record survives the death of processes, and with [`Sync::Always`] a loss of power. Damage is an error
+//! that names file and offset, never a silent end.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options, Wait};

@@ -1,8 +1,9 @@
-//! The real writer and the real reader in every interleaving of their loads and stores, with every value that a load may return: see
-//! [`modelled`](crate::storage::modelled).
+//! The real writer and the real reader in every interleaving of their loads and stores, with every value that a load
+//! may return: see [`modelled`](crate::storage::modelled).
 //!
-//! A model has two processes, so each has an opening of its own, and shares with the other what is mapped and nothing else. Threads are
-//! preempted at most [`PREEMPTIONS`] times in a run. Each model has controls: a wrong order of operations, which must be found.
+//! A model has two processes, so each has an opening of its own, and shares with the other what is mapped and nothing
+//! else. Threads are preempted at most [`PREEMPTIONS`] times in a run. Each model has controls: a wrong order of
+//! operations, which must be found.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,8 @@ fn options() -> Options {
     }
 }
 
-/// The words that change while a journal is in use: of the control page, of headers, of the first and the last frames of a segment.
+/// The words that change while a journal is in use: of the control page, of headers, of the first and the last frames
+/// of a segment.
 fn modelled(name: &str) -> &'static [Range<u64>] {
     match name {
         // What may poison or change hands, and what appends change.

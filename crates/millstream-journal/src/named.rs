@@ -1,6 +1,7 @@
 //! The names of options in messages: those that the program has which shows the message.
 //!
-//! An option has a name in Rust, in Python, and on the command line. A message that tells a user to set one names it as this process has it.
+//! An option has a name in Rust, in Python, and on the command line. A message that tells a user to set one names it as
+//! this process has it.
 //!
 //! ```
 //! use millstream_journal::named::{Face, Named, name_options_of};

@@ -1,8 +1,9 @@
 //! Opening: find out which processes have the journal open, recover if there are none, and join.
 //!
-//! Every opening that may write shares a lock on the control file until it has the lock of a writer's slot, which says the same. The
-//! opening that can have the lock on the control file exclusively, while no slot is locked, is the first one, and recovers. An exclusive
-//! opening keeps it. Readers take no lock, since writing does not conflict with reading.
+//! Every opening that may write shares a lock on the control file until it has the lock of a writer's slot, which says
+//! the same. The opening that can have the lock on the control file exclusively, while no slot is locked, is the first
+//! one, and recovers. An exclusive opening keeps it. Readers take no lock, since writing does not conflict with
+//! reading.
 
 use std::io;
 use std::time::Duration;
@@ -92,8 +93,8 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opening
     }
 }
 
-/// How long a lock may be held by mistake: a process that starts another one shares its locks with it until that executes its program, and
-/// a process that has just closed the journal may still seem to have it open.
+/// How long a lock may be held by mistake: a process that starts another one shares its locks with it until that
+/// executes its program, and a process that has just closed the journal may still seem to have it open.
 const FORKING: Duration = Duration::from_secs(1);
 
 /// Reports that another opening excludes this one, once that is certain to last.
@@ -168,7 +169,8 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
     control.begin_recovery();
     check(storage, &control)?;
     if plan.is_new() {
-        // Before the first segment, so that no journal is ever without. One that is there belongs to an attempt that failed.
+        // Before the first segment, so that no journal is ever without. One that is there belongs to an attempt that
+        // failed.
         let identity = options.identity;
         let identity = identity.unwrap_or_else(|| Identity::new(None, &options.host));
         identity::write(storage, identity)?;

@@ -74,9 +74,9 @@ pub struct Options {
     pub sync: Sync,
     /// The size of a segment in bytes. An existing journal keeps the size that it was created with.
     pub segment_bytes: u64,
-    /// The size in bytes of the first segment, for a journal whose segments grow: each has twice the size of the one before, up to
-    /// `segment_bytes`, so that a journal with few records takes little room. A multiple of 4096 from 16,384 on. Only an `exclusive`
-    /// opening may grow segments; `None` makes all of one size.
+    /// The size in bytes of the first segment, for a journal whose segments grow: each has twice the size of the one
+    /// before, up to `segment_bytes`, so that a journal with few records takes little room. A multiple of 4096 from
+    /// 16,384 on. Only an `exclusive` opening may grow segments; `None` makes all of one size.
     #[doc(hidden)] // For the other crates of Millstream.
     pub segment_bytes_first: Option<u64>,
     /// The longest record that this opening appends, in bytes.
@@ -85,21 +85,22 @@ pub struct Options {
     pub retention: Retention,
     /// Refuse other openings that could write, and be refused by them.
     pub exclusive: bool,
-    /// Refuse other writers, and be refused by them. Others may still read, keep cursors and prune. A copy of a journal needs this, since
-    /// only its follower may append.
+    /// Refuse other writers, and be refused by them. Others may still read, keep cursors and prune. A copy of a journal
+    /// needs this, since only its follower may append.
     pub sole_writer: bool,
     /// Make the journal when there is none.
     pub create: bool,
     /// Create the journal, and refuse an existing one.
     pub create_new: bool,
-    /// The sequence number of the first record of a journal that is made: a copy continues with the numbers of the original.
+    /// The sequence number of the first record of a journal that is made: a copy continues with the numbers of the
+    /// original.
     #[doc(hidden)] // For the other crates of Millstream.
     pub first_sequence: u64,
     /// The identity of a journal that is made, for a copy. Without, it begins a lineage of its own.
     #[doc(hidden)] // For the other crates of Millstream.
     pub identity: Option<Identity>,
-    /// Only read: nothing is created, locked or repaired, and a torn end is skipped, not truncated. The only store is one word in the file
-    /// `control`, where that is permitted: the reader asks to be woken.
+    /// Only read: nothing is created, locked or repaired, and a torn end is skipped, not truncated. The only store is
+    /// one word in the file `control`, where that is permitted: the reader asks to be woken.
     pub read_only: bool,
     /// How long an append waits for another that does not end.
     pub busy_timeout: Duration,

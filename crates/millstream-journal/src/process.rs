@@ -1,14 +1,16 @@
-//! Whether the process that had a writer's slot is gone, although a child that it forked still holds the lock of the slot.
+//! Whether the process that had a writer's slot is gone, although a child that it forked still holds the lock of the
+//! slot.
 //!
-//! A number alone does not say. A killed process keeps its number until its parent has waited for it, and afterwards another process may
-//! get it. So a slot also holds the start time of its process. A value that cannot be read proves nothing: where `/proc` is missing,
-//! hides other users' processes or shows those of another namespace, a process is gone only when its number is free.
+//! A number alone does not say. A killed process keeps its number until its parent has waited for it, and afterwards
+//! another process may get it. So a slot also holds the start time of its process. A value that cannot be read proves
+//! nothing: where `/proc` is missing, hides other users' processes or shows those of another namespace, a process is
+//! gone only when its number is free.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// When a process started, in one word: clock ticks since the machine started, and in the upper bits where these mean the same. 0 is
-/// unknown.
+/// When a process started, in one word: clock ticks since the machine started, and in the upper bits where these mean
+/// the same. 0 is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StartTime(pub u64);
 
@@ -64,7 +66,8 @@ fn lookup(number: u32) -> Option<ProcessState> {
     parse(&stat, clock())
 }
 
-/// A process that `/proc` shows with one number has none in an inner namespace: the numbers of `/proc` are those that it uses itself.
+/// A process that `/proc` shows with one number has none in an inner namespace: the numbers of `/proc` are those that
+/// it uses itself.
 fn is_of_this_namespace(status: &str) -> bool {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     numbers.is_some_and(|numbers| numbers.split_whitespace().count() == 1)

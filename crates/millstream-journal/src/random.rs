@@ -1,8 +1,9 @@
-//! A seeded generator of numbers, for generated data and simulations that are the same on every machine and in every release.
+//! A seeded generator of numbers, for generated data and simulations that are the same on every machine and in every
+//! release.
 //!
 //! SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): one addition and two
-//! multiplications per number, any seed is good. It is for data, never for secrets. A seed names a file, and the seed of a failed world
-//! repeats that world, so the sequence must not change; a crate's generator may.
+//! multiplications per number, any seed is good. It is for data, never for secrets. A seed names a file, and the seed
+//! of a failed world repeats that world, so the sequence must not change; a crate's generator may.
 //!
 //! ```
 //! use millstream_journal::random::Random;

@@ -1,4 +1,5 @@
-//! Reading: readers that tail, positions that know their record, records that stay mapped, named cursors, sets of records, and a summary.
+//! Reading: readers that tail, positions that know their record, records that stay mapped, named cursors, sets of
+//! records, and a summary.
 
 pub(crate) mod bookmark;
 mod confirm;

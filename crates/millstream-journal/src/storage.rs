@@ -1,8 +1,8 @@
 //! The interface to the file system: memory-mapped files of fixed length in one directory.
 //!
-//! Every byte and word that this crate stores into a file goes through [`Region::store`], [`Region::publish`], [`Region::exchange`] or a
-//! claimed slice, so that a simulation sees each of them in order and can compute what a disk would hold if the power failed in between.
-//! Names are relative to the journal's directory.
+//! Every byte and word that this crate stores into a file goes through [`Region::store`], [`Region::publish`],
+//! [`Region::exchange`] or a claimed slice, so that a simulation sees each of them in order and can compute what a disk
+//! would hold if the power failed in between. Names are relative to the journal's directory.
 //!
 //! [`Mapped`] is real, [`Simulated`] lives in memory and can lose power, [`Failing`] injects faults.
 
@@ -156,8 +156,8 @@ pub trait Storage: Clone + Send + Sync + 'static {
     fn mount(&self) -> u64 {
         0
     }
-    /// How often this storage, or a clone of it, has created, named or removed a file. While the number stays, so do the files and their
-    /// sizes, unless another process changes them.
+    /// How often this storage, or a clone of it, has created, named or removed a file. While the number stays, so do
+    /// the files and their sizes, unless another process changes them.
     fn changes(&self) -> u64 {
         0
     }
@@ -208,7 +208,8 @@ pub trait Region: Send + Sync + 'static {
     /// A claimed slice has been filled. A simulation records it.
     ///
     /// # Safety
-    /// The caller has [claimed](Self::claim) these bytes and has no slice of them any more, and no other thread or process stores to them.
+    /// The caller has [claimed](Self::claim) these bytes and has no slice of them any more, and no other thread or
+    /// process stores to them.
     #[expect(unsafe_code, reason = "as for `claim`")]
     unsafe fn claimed(&self, at: u64, length: u64);
     /// Wait until all that was stored in these bytes survives a loss of power.
@@ -218,17 +219,19 @@ pub trait Region: Send + Sync + 'static {
     fn sync(&self, from: u64, to: u64) -> io::Result<()>;
     /// Load the pages of these bytes into memory, so that touching them does not fault; a hint.
     fn populate(&self, from: u64, to: u64);
-    /// Release the pages of these bytes, which this process will hardly touch again; they are loaded again when it does. A hint.
+    /// Release the pages of these bytes, which this process will hardly touch again; they are loaded again when it
+    /// does. A hint.
     fn release(&self, _from: u64, _to: u64) {}
     /// Load these bytes into the processor's cache, ready to be stored to; a hint.
     #[inline]
     fn prefetch(&self, _from: u64, _to: u64) {}
-    /// Sleep until the word's lower half is no longer `seen`, a process [wakes](Self::wake), or the time is over. May return early.
+    /// Sleep until the word's lower half is no longer `seen`, a process [wakes](Self::wake), or the time is over. May
+    /// return early.
     fn wait(&self, at: u64, seen: u32, limit: Duration);
     /// Wake all that wait for this word.
     fn wake(&self, at: u64);
-    /// The first page that the file system could not load or store. From then on loads from this region may give zeros, and stores may be
-    /// lost; a sync fails.
+    /// The first page that the file system could not load or store. From then on loads from this region may give zeros,
+    /// and stores may be lost; a sync fails.
     fn fault(&self) -> Option<Fault> {
         None
     }

@@ -1,17 +1,18 @@
 //! The threads that the journals of a process share for their work in the background.
 //!
-//! A [`Job`] is the work of one opening. A thread calls it for one piece at a time, and the job says when it wants the next call. A job that
-//! wants none costs nothing until it is [called](Member::call_at) again.
+//! A [`Job`] is the work of one opening. A thread calls it for one piece at a time, and the job says when it wants the
+//! next call. A job that wants none costs nothing until it is [called](Member::call_at) again.
 //!
-//! Jobs of one file system form a *group*. A group starts a thread when a call is due and its others are busy, up to [`THREADS_MAX`], and
-//! ends a thread that had nothing to do for [`LINGER`]. So a disk that stalls holds up the journals of its own file system only, and among
-//! those only when all these threads wait for it. A group has a thread at all times while one of its jobs is *timed*: such a call must not
-//! depend on whether a thread can be started then.
+//! Jobs of one file system form a *group*. A group starts a thread when a call is due and its others are busy, up to
+//! [`THREADS_MAX`], and ends a thread that had nothing to do for [`LINGER`]. So a disk that stalls holds up the
+//! journals of its own file system only, and among those only when all these threads wait for it. A group has a thread
+//! at all times while one of its jobs is *timed*: such a call must not depend on whether a thread can be started then.
 //!
-//! A thread may run on the cores on which the threads that joined the group could run then: it may be started by one that is kept on a core since.
+//! A thread may run on the cores on which the threads that joined the group could run then: it may be started by one
+//! that is kept on a core since.
 //!
-//! One thread of a group waits for the next call that is due (the *watcher*); others sleep until they are needed. A forked child has none of
-//! its parent's threads and begins with groups of its own.
+//! One thread of a group waits for the next call that is due (the *watcher*); others sleep until they are needed. A
+//! forked child has none of its parent's threads and begins with groups of its own.
 
 use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
@@ -85,7 +86,8 @@ struct Entry {
 struct Groups {
     process: u32,
     by_device: Mutex<HashMap<u64, &'static Group>>,
-    /// Those of a forked child, which must not look into the others: a thread that does not exist in it may have locked them.
+    /// Those of a forked child, which must not look into the others: a thread that does not exist in it may have locked
+    /// them.
     of_child: OnceLock<&'static Groups>,
 }
 

@@ -1,7 +1,7 @@
 //! The only part that knows the client library: a consumer, a producer, their settings and their errors.
 //!
-//! The rest of the crate uses the traits [`Consumer`] and [`Queue`], so that another client can take its place and tests can
-//! simulate one.
+//! The rest of the crate uses the traits [`Consumer`] and [`Queue`], so that another client can take its place and
+//! tests can simulate one.
 
 mod consumer;
 pub(crate) mod context;
@@ -48,7 +48,8 @@ pub(crate) struct Topic {
     pub(crate) partitions: usize,
     /// A partition that has no leader at present.
     pub(crate) leaderless: Option<i32>,
-    /// Its identity, which differs from that of any other topic that has or had its name; unknown with brokers before 2.8.
+    /// Its identity, which differs from that of any other topic that has or had its name; unknown with brokers before
+    /// 2.8.
     pub(crate) id: Option<String>,
 }
 
@@ -56,8 +57,8 @@ pub(crate) struct Topic {
 pub(crate) trait Consumer: Send + Sync {
     /// Returns what the brokers say of a topic.
     fn topic(&self, name: &str) -> Result<Topic, Error>;
-    /// Returns the offset of the oldest message and the offset at which the messages that may be read end: with `read_committed`
-    /// that of the first message of an open transaction.
+    /// Returns the offset of the oldest message and the offset at which the messages that may be read end: with
+    /// `read_committed` that of the first message of an open transaction.
     fn bounds(&self, of: TopicPartition<'_>) -> Result<(i64, i64), Error>;
     /// Returns the offset of the first message of this time or later, if there is one.
     fn offset_at(&self, of: TopicPartition<'_>, time_ms: i64) -> Result<Option<i64>, Error>;
@@ -69,11 +70,11 @@ pub(crate) trait Consumer: Send + Sync {
     fn serve(&self);
     /// Returns where a partition that is fetched ends, as of the last statistics.
     fn end_of(&self, of: TopicPartition<'_>) -> Option<Ends>;
-    /// Returns the offset of the first message that a partition has now after those that it had when this record was its last: before the
-    /// end of the record if that is gone. `None` if that is not known in time.
+    /// Returns the offset of the first message that a partition has now after those that it had when this record was
+    /// its last: before the end of the record if that is gone. `None` if that is not known in time.
     fn kept_before(&self, of: TopicPartition<'_>, last: LastRecord) -> Result<Option<i64>, Error>;
-    /// Begins to fetch a partition: at `offset`, if its record before that is of the leader epoch `epoch`. `wake` is called when the
-    /// queue is no longer empty.
+    /// Begins to fetch a partition: at `offset`, if its record before that is of the leader epoch `epoch`. `wake` is
+    /// called when the queue is no longer empty.
     fn open(
         self: Arc<Self>,
         of: TopicPartition<'_>,
@@ -86,8 +87,8 @@ pub(crate) trait Consumer: Send + Sync {
 pub(crate) trait Queue {
     /// Passes the next message to `take`. Never waits.
     fn poll(&mut self, take: &mut dyn FnMut(&Incoming<'_>)) -> Polled;
-    /// Returns the offset before which the partition is known to have no further messages than those that were polled before the
-    /// queue was last found empty: transactions leave gaps at the end of a partition.
+    /// Returns the offset before which the partition is known to have no further messages than those that were polled
+    /// before the queue was last found empty: transactions leave gaps at the end of a partition.
     fn ended_before(&self) -> Option<i64>;
     /// Commits an offset of the partition for the group: in the background, or waits for the answer.
     fn commit(&self, offset: i64, waits: bool) -> Result<(), Error>;
@@ -141,5 +142,6 @@ pub(crate) struct Incoming<'a> {
     pub(crate) headers: &'a EachHeader<'a>,
 }
 
-/// A function that calls its argument for each header, and returns how many cannot be read because their names are not UTF-8.
+/// A function that calls its argument for each header, and returns how many cannot be read because their names are not
+/// UTF-8.
 pub(crate) type EachHeader<'a> = dyn Fn(&mut dyn FnMut(&str, Option<&[u8]>)) -> usize + 'a;

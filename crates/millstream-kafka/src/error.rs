@@ -87,10 +87,12 @@ pub enum Error {
         offset: i64,
         /// The offset after the last message.
         end: i64,
-        /// The offset from which on it has other messages than those that the flow has read, if there are some and it is known.
+        /// The offset from which on it has other messages than those that the flow has read, if there are some and it
+        /// is known.
         kept: Option<i64>,
     },
-    /// A partition has lost what followed the last message that the flow has read: messages of transactions that were aborted, or open.
+    /// A partition has lost what followed the last message that the flow has read: messages of transactions that were
+    /// aborted, or open.
     #[error(
         "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the partition has lost what followed offset \
          {end}. The flow has read no message of that: start it again, and it continues there"

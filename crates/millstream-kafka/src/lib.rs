@@ -1,8 +1,8 @@
 //! Kafka as a source and a sink of flows.
 //!
-//! [`read`] reads topics: each partition of a topic is a partition of the source, and its offset is part of the flow's state. There
-//! is no consumer group and no rebalance. [`write`](write()) writes messages: with a state directory each of them once, by
-//! transactions that are fed from an [outbox](millstream_flow::outbox).
+//! [`read`] reads topics: each partition of a topic is a partition of the source, and its offset is part of the flow's
+//! state. There is no consumer group and no rebalance. [`write`](write()) writes messages: with a state directory each
+//! of them once, by transactions that are fed from an [outbox](millstream_flow::outbox).
 //!
 //! The client is librdkafka, by the crate `rdkafka`. Only the module `client` knows it.
 //!

@@ -1,9 +1,10 @@
 //! A message as bytes: how it passes from the client to the steps, and how it waits in an outbox.
 //!
-//! Format, integers little-endian: `version << 4 | flags` (1 byte), length of the topic (2), topic, partition (4), offset (8), time in
-//! milliseconds (8), length of the key (4), key, headers if there are any, and the value up to the end. A flag says that headers were
-//! left out because their names are not UTF-8. Headers are their number (2), and for each the length of its name (2), name, length of its value (4, `u32::MAX` for none), value. What is unknown is -1, the time
-//! `i64::MIN`.
+//! Format, integers little-endian: `version << 4 | flags` (1 byte), length of the topic (2), topic, partition (4),
+//! offset (8), time in milliseconds (8), length of the key (4), key, headers if there are any, and the value up to the
+//! end. A flag says that headers were left out because their names are not UTF-8. Headers are their number (2), and for
+//! each the length of its name (2), name, length of its value (4, `u32::MAX` for none), value. What is unknown is -1,
+//! the time `i64::MIN`.
 
 use crate::error::Error;
 

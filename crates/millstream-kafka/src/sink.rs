@@ -33,8 +33,8 @@ pub struct WriteKafka {
 
 /// Writes messages to a topic. `servers` are the addresses of some brokers, separated by commas.
 ///
-/// With a state directory each message is written exactly once: the flow appends it to an outbox, and committed records are written
-/// in transactions, with the number of the last one. Readers need `isolation.level=read_committed`.
+/// With a state directory each message is written exactly once: the flow appends it to an outbox, and committed records
+/// are written in transactions, with the number of the last one. Readers need `isolation.level=read_committed`.
 pub fn write(servers: impl Into<String>, topic: impl Into<String>) -> WriteKafka {
     WriteKafka {
         target: Target {
@@ -57,8 +57,8 @@ impl WriteKafka {
         self
     }
 
-    /// Writes messages without transactions and without an outbox: they are sent at once, and acknowledged by all replicas before
-    /// their epoch is committed. After a crash some are written again.
+    /// Writes messages without transactions and without an outbox: they are sent at once, and acknowledged by all
+    /// replicas before their epoch is committed. After a crash some are written again.
     #[must_use]
     pub fn at_least_once(mut self) -> Self {
         self.exactly_once = false;

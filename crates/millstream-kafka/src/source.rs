@@ -49,8 +49,8 @@ pub struct ReadKafka {
 
 /// Reads topics. `servers` are the addresses of some brokers, separated by commas: `"kafka1:9092,kafka2:9092"`.
 ///
-/// Each item is a frame, which [`Message::decode`] or [`View`](crate::View) reads; [`messages`](ReadKafka::messages) makes
-/// a source of [`Message`]s.
+/// Each item is a frame, which [`Message::decode`] or [`View`](crate::View) reads; [`messages`](ReadKafka::messages)
+/// makes a source of [`Message`]s.
 pub fn read<T: Into<String>>(
     servers: impl Into<String>,
     topics: impl IntoIterator<Item = T>,
@@ -85,8 +85,9 @@ impl ReadKafka {
         self
     }
 
-    /// Commits the offsets of what is processed for a consumer group, so that tools show the lag: with a state directory after each
-    /// epoch, otherwise about every second. The flow itself does not need them, unless it starts with [`Start::Group`].
+    /// Commits the offsets of what is processed for a consumer group, so that tools show the lag: with a state
+    /// directory after each epoch, otherwise about every second. The flow itself does not need them, unless it starts
+    /// with [`Start::Group`].
     #[must_use]
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.group = Some(name.into());

@@ -46,7 +46,8 @@ impl Address {
         }
     }
 
-    /// Whether only processes of this machine reach it: a Unix socket, or a name with addresses of the loopback interface only.
+    /// Whether only processes of this machine reach it: a Unix socket, or a name with addresses of the loopback
+    /// interface only.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_local(&self) -> bool {

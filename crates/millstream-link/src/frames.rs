@@ -7,8 +7,8 @@
 //!  +---------+------+----------+---------+-----------------+   bytes 0..8 and the payload
 //! ```
 //!
-//! The invariant: a payload is returned complete, with a valid checksum, or not at all; at most the limit and one read are buffered.
-//! A length over the limit is refused when it is parsed, before memory is allocated for it.
+//! The invariant: a payload is returned complete, with a valid checksum, or not at all; at most the limit and one read
+//! are buffered. A length over the limit is refused when it is parsed, before memory is allocated for it.
 
 use std::marker::PhantomData;
 

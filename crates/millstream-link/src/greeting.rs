@@ -1,5 +1,5 @@
-//! What the handshakes of all protocols share: the first message of each side, which has one form in every version of a protocol, and
-//! messages that carry a proof.
+//! What the handshakes of all protocols share: the first message of each side, which has one form in every version of a
+//! protocol, and messages that carry a proof.
 //!
 //! ```text
 //!  0          8          12           13       of another version: anything after byte 12

@@ -1,7 +1,8 @@
-//! Connections between machines, and between processes of one: TLS or none, a proof of a shared secret, frames with checksums.
+//! Connections between machines, and between processes of one: TLS or none, a proof of a shared secret, frames with
+//! checksums.
 //!
-//! Nothing here knows what is sent. A protocol brings its words and labels ([`Protocol`]), its kinds of messages ([`FrameKind`]), and their
-//! types, which [`encode`] and [`decode`] turn into bytes and back.
+//! Nothing here knows what is sent. A protocol brings its words and labels ([`Protocol`]), its kinds of messages
+//! ([`FrameKind`]), and their types, which [`encode`] and [`decode`] turn into bytes and back.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;

@@ -1,4 +1,5 @@
-//! A socket with a deadline: a peer that sends its handshake byte by byte, or not at all, occupies a connection until then only.
+//! A socket with a deadline: a peer that sends its handshake byte by byte, or not at all, occupies a connection until
+//! then only.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -14,7 +15,8 @@ use crate::socket::Socket;
 pub const FAREWELL: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether it must stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-/// The first byte of a TLS connection: a record of the handshake. A frame of a protocol without TLS begins with another one.
+/// The first byte of a TLS connection: a record of the handshake. A frame of a protocol without TLS begins with another
+/// one.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// A socket until a deadline.
@@ -61,8 +63,8 @@ impl Limited<'_> {
         }
     }
 
-    /// Closes after the peer, or after a moment: closing while bytes of the peer are unread would be a reset, which may overtake the last
-    /// message to it.
+    /// Closes after the peer, or after a moment: closing while bytes of the peer are unread would be a reset, which may
+    /// overtake the last message to it.
     pub fn linger(&mut self) {
         self.deadline = self.deadline.min(Deadline::after(FAREWELL));
         let _gone_already = self.socket.shutdown(Shutdown::Write);

@@ -1,10 +1,11 @@
 //! Messages as the payload of a frame: MessagePack, by serde.
 //!
-//! A struct is an array of its fields, in order. A variant without fields is its name, one with fields a map of one entry, from its name to
-//! them. An option is nil or its value, bytes are `bin`, a `u128` is `bin` of 16 bytes, the most significant first.
+//! A struct is an array of its fields, in order. A variant without fields is its name, one with fields a map of one
+//! entry, from its name to them. An option is nil or its value, bytes are `bin`, a `u128` is `bin` of 16 bytes, the
+//! most significant first.
 //!
-//! The invariant: a message has one form. [`decode`] accepts what [`encode`] writes and nothing else: no field too few or too many, no other
-//! variant, no byte after the end.
+//! The invariant: a message has one form. [`decode`] accepts what [`encode`] writes and nothing else: no field too few
+//! or too many, no other variant, no byte after the end.
 //!
 //! ```
 //! use millstream_link::{decode, encode};
@@ -36,7 +37,8 @@ pub fn encode<T: Serialize + ?Sized>(message: &T) -> Vec<u8> {
     out
 }
 
-/// Returns the message of these bytes. Memory is allocated for items that were received; for a list, up to 1 MiB before its first.
+/// Returns the message of these bytes. Memory is allocated for items that were received; for a list, up to 1 MiB before
+/// its first.
 ///
 /// # Errors
 /// Bytes that [`encode`] does not write.
@@ -97,7 +99,8 @@ mod tests {
             }
             assert!(is_refused(&[&bytes[..], &[0xc0]].concat()), "{message:?}");
         }
-        // A variant by its number, a struct as a map, one of another name, a number in more bytes than it needs, a field too many.
+        // A variant by its number, a struct as a map, one of another name, a number in more bytes than it needs, a
+        // field too many.
         assert!(is_refused(b"\x00"));
         assert!(is_refused(
             &[b"\x81\xa2At\x82\xa2id", &id[..], b"\xa4next\xc0"].concat()

@@ -1,7 +1,7 @@
 //! TLS without a certificate: a raw public key (RFC 7250) that the listener makes when it starts.
 //!
-//! The key encrypts and has no name. The caller takes any key, because both sides then prove the [secret](super::secret) over the channel
-//! binding of this connection: an impostor with a key of its own fails there.
+//! The key encrypts and has no name. The caller takes any key, because both sides then prove the
+//! [secret](super::secret) over the channel binding of this connection: an impostor with a key of its own fails there.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub(crate) fn generate(
     Ok(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified)))
 }
 
-/// Accepts every key whose owner has signed the handshake. The listener is authenticated afterwards, by its proof of the secret.
+/// Accepts every key whose owner has signed the handshake. The listener is authenticated afterwards, by its proof of
+/// the secret.
 #[derive(Debug)]
 pub(crate) struct AnyKey {
     algorithms: WebPkiSupportedAlgorithms,

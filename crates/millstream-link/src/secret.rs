@@ -1,9 +1,10 @@
 //! The secret that two sides share, and the proofs of it that they exchange inside TLS.
 //!
-//! A proof is an HMAC-SHA256 (RFC 2104) under the secret, over a label that names the side, the *channel binding* of the TLS connection
-//! (`tls-exporter`, RFC 9266) and the message that carries it. The channel binding comes from the keys of the connection, which only its two
-//! ends have. A man in the middle has two connections with two channel bindings, so that a proof which it relays fits neither: the secret
-//! authenticates both ends, whatever certificate the listener has.
+//! A proof is an HMAC-SHA256 (RFC 2104) under the secret, over a label that names the side, the *channel binding* of
+//! the TLS connection (`tls-exporter`, RFC 9266) and the message that carries it. The channel binding comes from the
+//! keys of the connection, which only its two ends have. A man in the middle has two connections with two channel
+//! bindings, so that a proof which it relays fits neither: the secret authenticates both ends, whatever certificate the
+//! listener has.
 
 use std::fmt;
 use std::path::Path;

@@ -187,8 +187,8 @@ enum ListenerKind {
 }
 
 impl Listener {
-    /// Listens. A name is that of this machine, the first of its addresses that can be used; the file of a Unix socket on which no process
-    /// listens is replaced.
+    /// Listens. A name is that of this machine, the first of its addresses that can be used; the file of a Unix socket
+    /// on which no process listens is replaced.
     ///
     /// # Errors
     /// The address is in use, or not one of this machine.

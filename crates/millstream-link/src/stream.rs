@@ -1,7 +1,7 @@
 //! A connection that one thread reads and another writes, with TLS or without.
 //!
-//! TLS keeps one state for both directions. It is locked while bytes go through it, never while a socket waits, so that neither
-//! direction blocks the other.
+//! TLS keeps one state for both directions. It is locked while bytes go through it, never while a socket waits, so that
+//! neither direction blocks the other.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;

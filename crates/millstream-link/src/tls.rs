@@ -129,10 +129,11 @@ impl ListenerSide {
         })
     }
 
-    /// Returns the connection of a caller, after the TLS handshake if it begins one; `None` when `stop` is raised first.
+    /// Returns the connection of a caller, after the TLS handshake if it begins one; `None` when `stop` is raised
+    /// first.
     ///
-    /// The handshake takes `greeting` at most; later a write fails after `patience`. The second value is the reason to refuse a caller
-    /// without TLS.
+    /// The handshake takes `greeting` at most; later a write fails after `patience`. The second value is the reason to
+    /// refuse a caller without TLS.
     ///
     /// # Errors
     /// The connection is lost, the time is over, or TLS is violated.

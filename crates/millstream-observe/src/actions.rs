@@ -1,6 +1,7 @@
 //! What a reader with the token may ask for: of a flow its end, and a commit now; of a section what that offers.
 //!
-//! Each is a request to the run or the server that the page shows, which does it as for a signal, the end of an epoch, or a client.
+//! Each is a request to the run or the server that the page shows, which does it as for a signal, the end of an epoch,
+//! or a client.
 
 use millstream_flow::watch::Watch;
 use millstream_http::pages::Page;

@@ -1,6 +1,7 @@
 //! Ages of items as the recorded values of a histogram: small enough to keep and to subtract each second.
 //!
-//! The engine's histograms have 35,000 counters, nearly all zero. All have the same bounds, so that equal ages are equal values.
+//! The engine's histograms have 35,000 counters, nearly all zero. All have the same bounds, so that equal ages are
+//! equal values.
 
 use millstream_flow::metrics::StepMetrics;
 

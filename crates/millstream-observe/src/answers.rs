@@ -1,4 +1,5 @@
-//! The answers of the server, each made at most once for a snapshot: a flood of requests costs no more than their bytes.
+//! The answers of the server, each made at most once for a snapshot: a flood of requests costs no more than their
+//! bytes.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -120,8 +121,8 @@ impl Answers {
         *lock(&self.restarts) = (count, restarts);
     }
 
-    /// Adds to a snapshot what is known here: restarts, the figures of all sections, what a reader may ask for, and what
-    /// needs attention.
+    /// Adds to a snapshot what is known here: restarts, the figures of all sections, what a reader may ask for, and
+    /// what needs attention.
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
         if self.has_token && !snapshot.flow.is_empty() {

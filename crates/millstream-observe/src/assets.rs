@@ -2,7 +2,8 @@
 
 use millstream_http::pages::Page;
 
-/// Scripts and styles come from the server only, and none is in the page itself; no other page may show this one in a frame.
+/// Scripts and styles come from the server only, and none is in the page itself; no other page may show this one in a
+/// frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -1,8 +1,8 @@
 //! The list of conditions that need attention: what is wrong, how bad it is, what to do about it, and how it ends.
 //!
-//! Each condition is evaluated here, once a second, and nowhere else. What the page, `top`, `/readyz`, the JSON and the metric
-//! `millstream_condition` show is the outcome; the alert rules for Prometheus and the table of the guide are generated from
-//! the list. A page is green only while none holds.
+//! Each condition is evaluated here, once a second, and nowhere else. What the page, `top`, `/readyz`, the JSON and the
+//! metric `millstream_condition` show is the outcome; the alert rules for Prometheus and the table of the guide are
+//! generated from the list. A page is green only while none holds.
 
 mod condition;
 mod evaluator;

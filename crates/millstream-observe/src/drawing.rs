@@ -18,7 +18,8 @@ fn path(from: (usize, usize), to: (usize, usize)) -> String {
     format!("M{x1},{y1} C{middle},{y1} {middle},{y2} {x2},{y2}")
 }
 
-/// `{flow, run, width, height, node: {width, height}, nodes: [{name, kind, detail, exchanged, x, y}], edges: [{from, to, exchanged, path}]}`
+/// `{flow, run, width, height, node: {width, height}, nodes: [{name, kind, detail, exchanged, x, y}], edges: [{from,
+/// to, exchanged, path}]}`
 pub(crate) fn graph_json(graph: &Description, run: &str) -> Value {
     let layout = layout(graph);
     let nodes = graph.nodes.iter().zip(&layout.nodes).map(|(node, (x, y))| {

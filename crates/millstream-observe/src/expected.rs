@@ -1,4 +1,5 @@
-//! A flow that starts: it is shown from the beginning, with the processes that are missing and the server for which a source waits.
+//! A flow that starts: it is shown from the beginning, with the processes that are missing and the server for which a
+//! source waits.
 
 use std::sync::Arc;
 use std::time::Instant;

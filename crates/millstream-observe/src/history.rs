@@ -48,7 +48,8 @@ impl History {
         self.0.push_back(entry(snapshot));
     }
 
-    /// Returns the values of one thing: `{times_ms: [...], series: {NAME: [...]}}`, with null for what is not known. `None` if there is no such thing.
+    /// Returns the values of one thing: `{times_ms: [...], series: {NAME: [...]}}`, with null for what is not known.
+    /// `None` if there is no such thing.
     pub(crate) fn of(&self, newest: &Snapshot, of: &str, name: &str) -> Option<Value> {
         match of {
             "step" => {

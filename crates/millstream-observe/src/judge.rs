@@ -1,7 +1,8 @@
 //! What limits a flow: the step that is the cause, and the steps that wait for it.
 //!
-//! A worker that spends nearly all its time in steps limits the flow; the cause is the step that takes most of it. Steps before the cause could
-//! do more, and wait. A full outbox limits the flow although no worker is busy: its destination is the cause.
+//! A worker that spends nearly all its time in steps limits the flow; the cause is the step that takes most of it.
+//! Steps before the cause could do more, and wait. A full outbox limits the flow although no worker is busy: its
+//! destination is the cause.
 
 use millstream_flow::graph::Description;
 use millstream_flow::watch::Moment;

@@ -1,5 +1,6 @@
-//! Where the page draws the nodes of a flow: in layers from left to right, each node one layer after its last input (Sugiyama et al., "Methods for
-//! Visual Understanding of Hierarchical System Structures", 1981). Within a layer nodes are ordered by the mean row of their neighbours.
+//! Where the page draws the nodes of a flow: in layers from left to right, each node one layer after its last input
+//! (Sugiyama et al., "Methods for Visual Understanding of Hierarchical System Structures", 1981). Within a layer nodes
+//! are ordered by the mean row of their neighbours.
 
 use millstream_flow::graph::Description;
 

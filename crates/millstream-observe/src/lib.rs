@@ -1,8 +1,9 @@
 //! A live page, metrics for Prometheus and JSON of a running flow, of queues, journals and services.
 //!
-//! [`http()`] binds an address; [`Observer::run`] runs a flow that the server shows. The server has a thread of its own. Once a second it reads what
-//! the workers publish anyway, and makes one [`Snapshot`] of it, from which every answer comes: nothing on the path of a message changes.
-//! [`Observer::show`] adds a [section](sections): the queues of a server, journals on the disk, a service.
+//! [`http()`] binds an address; [`Observer::run`] runs a flow that the server shows. The server has a thread of its
+//! own. Once a second it reads what the workers publish anyway, and makes one [`Snapshot`] of it, from which every
+//! answer comes: nothing on the path of a message changes. [`Observer::show`] adds a [section](sections): the queues of
+//! a server, journals on the disk, a service.
 //!
 //! | path | answer |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! The list of metrics: what `/metrics` reports, with the panels that are made of it.
 //!
-//! The table of the guide and the dashboard for Grafana are generated from this list, and a test compares them with it. A metric
-//! that is not in the list does not exist.
+//! The table of the guide and the dashboard for Grafana are generated from this list, and a test compares them with it.
+//! A metric that is not in the list does not exist.
 
 pub mod journals;
 mod metric;
@@ -15,7 +15,8 @@ use crate::ages::BUCKETS;
 use crate::process;
 use crate::snapshot::{EpochSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot};
 
-/// The number of partitions of a source that have metrics of their own. Of a source with more, only the largest value is reported, as partition `max`.
+/// The number of partitions of a source that have metrics of their own. Of a source with more, only the largest value
+/// is reported, as partition `max`.
 pub const PARTITIONS_MAX: usize = 64;
 
 const FLOW: &[&str] = &["flow"];

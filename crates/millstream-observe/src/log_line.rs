@@ -8,8 +8,8 @@
 //! | message | as it is | `message` |
 //! | fields, in the order of the event | `name=value`, each value in JSON | `name`, each beside the other parts |
 //!
-//! Invariant: an event is one line, and no control character of a name or a message reaches the terminal: they are written as JSON has
-//! them.
+//! Invariant: an event is one line, and no control character of a name or a message reaches the terminal: they are
+//! written as JSON has them.
 
 use std::fmt::Write as _;
 

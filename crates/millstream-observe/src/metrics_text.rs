@@ -1,4 +1,5 @@
-//! The [list](crate::list) of metrics as text: OpenMetrics, and the older format of Prometheus, in which a counter has its whole name everywhere.
+//! The [list](crate::list) of metrics as text: OpenMetrics, and the older format of Prometheus, in which a counter has
+//! its whole name everywhere.
 
 use std::collections::HashSet;
 use std::fmt::{Error, Result};

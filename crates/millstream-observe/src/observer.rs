@@ -48,7 +48,8 @@ pub fn http(address: &str) -> Http {
 }
 
 impl Http {
-    /// Requires a token for everything but the page itself, `/healthz` and `/readyz`: the header `Authorization: Bearer TOKEN`, or the page as `/#token=TOKEN`.
+    /// Requires a token for everything but the page itself, `/healthz` and `/readyz`: the header `Authorization: Bearer
+    /// TOKEN`, or the page as `/#token=TOKEN`.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
         self.pages = self.pages.token(token);
@@ -62,8 +63,9 @@ impl Http {
         self
     }
 
-    /// Sends a trace of each epoch, and of sampled calls of services, to a collector of OpenTelemetry at `endpoint`, over OTLP/HTTP: `http://127.0.0.1:4318`. The default is the
-    /// environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without one there are no traces.
+    /// Sends a trace of each epoch, and of sampled calls of services, to a collector of OpenTelemetry at `endpoint`,
+    /// over OTLP/HTTP: `http://127.0.0.1:4318`. The default is the environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`;
+    /// without one there are no traces.
     #[cfg(feature = "otlp")]
     #[must_use]
     pub fn otlp(mut self, endpoint: &str) -> Self {
@@ -71,8 +73,9 @@ impl Http {
         self
     }
 
-    /// Asks `stack` what a worker does that has been inside one call for seconds: for the end of the stack of its thread, by the
-    /// number of the thread in the operating system. It may wait: it is called on a thread of its own, once for each such call.
+    /// Asks `stack` what a worker does that has been inside one call for seconds: for the end of the stack of its
+    /// thread, by the number of the thread in the operating system. It may wait: it is called on a thread of its own,
+    /// once for each such call.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn stacks(mut self, stack: StackOf) -> Self {
@@ -236,8 +239,8 @@ impl Observer {
         }
     }
 
-    /// Starts a flow and shows it from the beginning of its start: while it waits for other processes, or for the server of a
-    /// source, the page names them.
+    /// Starts a flow and shows it from the beginning of its start: while it waits for other processes, or for the
+    /// server of a source, the page names them.
     ///
     /// # Errors
     /// The flow cannot start.

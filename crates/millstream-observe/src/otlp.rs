@@ -1,9 +1,9 @@
-//! Traces over OTLP/HTTP, as JSON: one trace for each epoch that was committed, with the spans *waiting*, *saving* and *syncing*, and
-//! one for each sampled [call](calls) of a service.
+//! Traces over OTLP/HTTP, as JSON: one trace for each epoch that was committed, with the spans *waiting*, *saving* and
+//! *syncing*, and one for each sampled [call](calls) of a service.
 //!
-//! They are made of what the snapshot of each second has: nothing on the path of a message changes. Of epochs that are shorter than a 64th of a
-//! second only the last 64 of each second have a trace. A collector that does not answer loses traces, and delays nothing.
-//! The protocol: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>.
+//! They are made of what the snapshot of each second has: nothing on the path of a message changes. Of epochs that are
+//! shorter than a 64th of a second only the last 64 of each second have a trace. A collector that does not answer loses
+//! traces, and delays nothing. The protocol: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>.
 
 mod calls;
 

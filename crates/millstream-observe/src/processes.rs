@@ -1,7 +1,8 @@
-//! The page of process 0 shows all processes of a run: each sends its snapshot and its metrics to process 0 once a second.
+//! The page of process 0 shows all processes of a run: each sends its snapshot and its metrics to process 0 once a
+//! second.
 //!
-//! Invariant: what a process has sent changes what is shown and nothing else. A process that is silent is shown as lost; what it has sent last stays in
-//! the sums, so that they do not fall.
+//! Invariant: what a process has sent changes what is shown and nothing else. A process that is silent is shown as
+//! lost; what it has sent last stays in the sums, so that they do not fall.
 
 use std::cmp::Reverse;
 use std::ops::Add;
@@ -223,7 +224,8 @@ fn workers(process: usize, count: usize, sent: &[WorkerSnapshot]) -> Vec<WorkerS
     (0..count).map(worker).collect()
 }
 
-/// Adds a step of another process; returns the mean busy share of its workers. Of a process that is silent only sums are added.
+/// Adds a step of another process; returns the mean busy share of its workers. Of a process that is silent only sums
+/// are added.
 fn add_step(step: &mut StepSnapshot, other: &StepSnapshot, is_live: bool) -> f64 {
     step.items_in += other.items_in;
     step.items_out += other.items_out;

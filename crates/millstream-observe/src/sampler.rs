@@ -1,7 +1,7 @@
 //! Makes a snapshot of what the workers have published, and of what they had published before.
 //!
-//! A worker publishes about once a second, and so does the sampler, at other moments. Rates are therefore those between two publications of the same
-//! worker; if there is no new one, the last rates remain.
+//! A worker publishes about once a second, and so does the sampler, at other moments. Rates are therefore those between
+//! two publications of the same worker; if there is no new one, the last rates remain.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::snapshot::{
     SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
-/// The time in one turn of an operator after which the figures of a worker are of the past: it publishes them between turns, once a second.
+/// The time in one turn of an operator after which the figures of a worker are of the past: it publishes them between
+/// turns, once a second.
 const INSIDE_NS: u64 = 1_500_000_000;
 
 /// What a step did on one worker between two publications.
@@ -120,7 +121,8 @@ impl Sampler {
         }
     }
 
-    /// The step that a worker is in, and for how many nanoseconds, if that is so long that its last figures are of the past.
+    /// The step that a worker is in, and for how many nanoseconds, if that is so long that its last figures are of the
+    /// past.
     fn inside(&self, index: usize, moment: &Moment) -> Option<(usize, u64)> {
         let (_, since_ns) = self.workers[index].turn.filter(|_| !moment.ending)?;
         let inside_ns = moment.now_ns.saturating_sub(since_ns);

@@ -41,8 +41,8 @@ pub struct Snapshot {
     pub steps: Vec<StepSnapshot>,
     /// The workers; on the page of process 0 those of all processes.
     pub workers: Vec<WorkerSnapshot>,
-    /// On the page of process 0 of a run of several: the processes. The other values are those of all of them then, except the epochs, which are
-    /// those of process 0.
+    /// On the page of process 0 of a run of several: the processes. The other values are those of all of them then,
+    /// except the epochs, which are those of process 0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessSnapshot>,
     /// The sources.
@@ -141,8 +141,9 @@ pub struct EdgeSnapshot {
     pub from: usize,
     /// The index of the step that reads it.
     pub to: usize,
-    /// Items that were sent and that the step has not begun with. In a run of several processes they are counted by the process that
-    /// sent them, and subtracted by the one that took them: only the sum over all processes says how many are on their way.
+    /// Items that were sent and that the step has not begun with. In a run of several processes they are counted by the
+    /// process that sent them, and subtracted by the one that took them: only the sum over all processes says how many
+    /// are on their way.
     pub in_flight_items: i64,
 }
 
@@ -327,7 +328,8 @@ pub struct WorkerSnapshot {
 pub struct ProcessSnapshot {
     /// Its number.
     pub process: usize,
-    /// `starting`, `running`, `ending` or `ended`; `lost` after five seconds without news; `unknown` if it has no page, which would send them.
+    /// `starting`, `running`, `ending` or `ended`; `lost` after five seconds without news; `unknown` if it has no page,
+    /// which would send them.
     pub state: String,
     /// Seconds since its last news.
     pub silent_seconds: f64,
@@ -360,7 +362,8 @@ pub struct SourceSnapshot {
     pub held_by: Option<String>,
     /// A partition that has had no item, and for which event time waits.
     pub without_items: Option<String>,
-    /// Each partition of which something is known, at most [`PARTITIONS_MAX`](crate::list::PARTITIONS_MAX); none if there are more.
+    /// Each partition of which something is known, at most [`PARTITIONS_MAX`](crate::list::PARTITIONS_MAX); none if
+    /// there are more.
     pub partitions: Vec<PartitionSnapshot>,
 }
 

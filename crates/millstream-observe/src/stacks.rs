@@ -1,7 +1,7 @@
 //! What workers do that have been inside one call for seconds.
 //!
-//! The stack of a thread is known to the interpreter of its language, whose lock the call may hold: the question waits on a thread of
-//! its own, and what is shown does not.
+//! The stack of a thread is known to the interpreter of its language, whose lock the call may hold: the question waits
+//! on a thread of its own, and what is shown does not.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -77,7 +77,8 @@ pub struct UserSnapshot {
     pub value: f64,
 }
 
-/// Returns the counter of this name, a new one at its first use. The name may end with `_total`, which is added to it otherwise.
+/// Returns the counter of this name, a new one at its first use. The name may end with `_total`, which is added to it
+/// otherwise.
 ///
 /// # Errors
 /// [`ObserveError::Metric`]: the name is none of Prometheus, or that of a gauge, or there are too many.

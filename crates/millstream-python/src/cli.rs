@@ -19,7 +19,8 @@ pub(crate) fn cli_main(argv: Vec<OsString>) -> u8 {
         .fold(1, |_, number| number)
 }
 
-/// Lets messages name options as the command line has them, or as Python does. Returns whether they were those of the command line.
+/// Lets messages name options as the command line has them, or as Python does. Returns whether they were those of the
+/// command line.
 #[pyfunction]
 pub(crate) fn name_options_of_command_line(named: bool) -> bool {
     let face = match named {

@@ -11,7 +11,8 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// A function `(epoch, worker, keys, values)`, on one worker; keys are None in a stream without, the epoch in a run without.
+/// A function `(epoch, worker, keys, values)`, on one worker; keys are None in a stream without, the epoch in a run
+/// without.
 pub(crate) struct Debug {
     pub(crate) show: Arc<Py<PyAny>>,
     /// How many epochs of this run have ended.

@@ -1,7 +1,7 @@
 //! All values of a key in a batch as one, for `stateful_batch`.
 //!
-//! The values of a key become one list, where the first of them was. In a stream with times their times stay beside it: the step
-//! that receives the list divides it where something of the key is due between two values.
+//! The values of a key become one list, where the first of them was. In a stream with times their times stay beside it:
+//! the step that receives the list divides it where something of the key is due between two values.
 
 use millstream_flow::step::{Context, Step};
 use millstream_flow::{Failure, Timed};

@@ -1,7 +1,8 @@
 //! `Journal`: a durable log in a directory.
 //!
-//! The interpreter lock is released around everything that may wait: opening, a sync, another writer, a new segment, the next records
-//! of a reader. A short append that need not wait keeps it, because releasing it costs as much as the append.
+//! The interpreter lock is released around everything that may wait: opening, a sync, another writer, a new segment,
+//! the next records of a reader. A short append that need not wait keeps it, because releasing it costs as much as the
+//! append.
 
 pub(crate) mod body;
 mod cursor;
@@ -123,7 +124,8 @@ pub(crate) fn sync_of(seconds: Option<f64>) -> PyResult<Sync> {
     })
 }
 
-/// Waits until so many followers have the record `sequence`, without the interpreter lock, and handles signals meanwhile.
+/// Waits until so many followers have the record `sequence`, without the interpreter lock, and handles signals
+/// meanwhile.
 pub(crate) fn wait_followed(
     py: Python<'_>,
     of_journal: &mut Followers,

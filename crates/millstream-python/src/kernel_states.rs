@@ -35,9 +35,9 @@ pub(crate) struct KernelStates {
     tracking: ChangeTracking,
 }
 
-/// Whether tracking changed keys pays: not where a large part of the keys has changed that were there before the epoch. Keys that
-/// are new must be written in any case. Tracking takes as long as it saves, so that it is done in one of several epochs, and as
-/// soon as an epoch has fewer items or there are more keys.
+/// Whether tracking changed keys pays: not where a large part of the keys has changed that were there before the epoch.
+/// Keys that are new must be written in any case. Tracking takes as long as it saves, so that it is done in one of
+/// several epochs, and as soon as an epoch has fewer items or there are more keys.
 #[derive(Default)]
 struct ChangeTracking {
     /// All keys count as changed.
@@ -52,7 +52,8 @@ struct ChangeTracking {
     granted: u32,
 }
 
-/// The number of items in an epoch after which so many keys had changed; both without new keys, which have an item each.
+/// The number of items in an epoch after which so many keys had changed; both without new keys, which have an item
+/// each.
 #[derive(Clone, Copy, Default)]
 struct Measurement {
     items: usize,
@@ -74,8 +75,8 @@ impl ChangeTracking {
         }
     }
 
-    /// Examines the items so far, given the number of keys that they have touched and of all keys now, while changed keys are
-    /// distinguished.
+    /// Examines the items so far, given the number of keys that they have touched and of all keys now, while changed
+    /// keys are distinguished.
     fn measure(&mut self, touched: usize, keys: usize) {
         let new = keys - self.known;
         let changed = touched.saturating_sub(new);
@@ -314,9 +315,9 @@ impl Keys {
 /// Saves some states at once: the parts of all are fetched before the first of them is written. Objects are spread
 /// over memory, and the processor fetches several at once if no other work is between the loads.
 ///
-/// A load that follows a store of another width to the same bytes must wait until all earlier stores reach the cache (failed store
-/// forwarding), which delays reference counts and records. So an entry is a few words, and results that may hold an error are
-/// examined in place, not moved.
+/// A load that follows a store of another width to the same bytes must wait until all earlier stores reach the cache
+/// (failed store forwarding), which delays reference counts and records. So an entry is a few words, and results that
+/// may hold an error are examined in place, not moved.
 struct Block<'a, 'py> {
     step: &'a str,
     keys: &'a Keys,
@@ -401,8 +402,8 @@ impl<'a, 'py> Block<'a, 'py> {
     }
 }
 
-/// Fetches the parts of a state, and returns how they are written if that is known. States are mostly of one type, whose method is
-/// `known`.
+/// Fetches the parts of a state, and returns how they are written if that is known. States are mostly of one type,
+/// whose method is `known`.
 fn take<'py>(
     state: &Bound<'py, PyAny>,
     known: &mut Option<(Bound<'py, PyType>, Bound<'py, PickleMethod>)>,

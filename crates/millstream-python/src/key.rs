@@ -1,9 +1,10 @@
 //! Keys: which objects can be one, their hashes, and how they are saved.
 //!
-//! A key is exactly a `str`, `bytes`, `int` or `bool`, or a `tuple` of keys; [`KeyPart::of`] and [`check_key`] are the only
-//! definition. Subclasses are refused: they may have an equality of their own, which no hash follows, and would have another
-//! type after a restart. So a key that `key_by` accepts can be hashed as in Rust (`millstream_flow::key`), so that all
-//! processes and both languages agree on its worker, can be saved, and is loaded as an equal object of the same type.
+//! A key is exactly a `str`, `bytes`, `int` or `bool`, or a `tuple` of keys; [`KeyPart::of`] and [`check_key`] are the
+//! only definition. Subclasses are refused: they may have an equality of their own, which no hash follows, and would
+//! have another type after a restart. So a key that `key_by` accepts can be hashed as in Rust (`millstream_flow::key`),
+//! so that all processes and both languages agree on its worker, can be saved, and is loaded as an equal object of the
+//! same type.
 
 use millstream_flow::key::{AnyKey, Key, hash_bytes, hash_text, hash_tuple};
 use millstream_flow::key::{save_bool, save_bytes, save_integer, save_text, save_tuple};

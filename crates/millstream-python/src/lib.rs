@@ -57,8 +57,9 @@ mod window;
 
 /// The extension module.
 ///
-/// It uses the interpreter lock: batches, kernels and saved states are shared by worker threads that take turns under it, and
-/// nothing was tested without it. A free-threaded interpreter turns the lock on when it imports this module, and warns.
+/// It uses the interpreter lock: batches, kernels and saved states are shared by worker threads that take turns under
+/// it, and nothing was tested without it. A free-threaded interpreter turns the lock on when it imports this module,
+/// and warns.
 #[pyo3::pymodule(gil_used = true)]
 mod _millstream {
     #[pymodule_export]

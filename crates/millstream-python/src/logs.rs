@@ -1,7 +1,8 @@
 //! Passes the log events of the native half to Python's `logging`.
 //!
-//! Invariant: a thread that logs never waits for the interpreter. An event below the level of the loggers costs one comparison; one
-//! above it is text in a queue, from which a separate thread passes it to Python. A full queue drops events and logs their number.
+//! Invariant: a thread that logs never waits for the interpreter. An event below the level of the loggers costs one
+//! comparison; one above it is text in a queue, from which a separate thread passes it to Python. A full queue drops
+//! events and logs their number.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

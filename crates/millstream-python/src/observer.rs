@@ -51,7 +51,8 @@ impl Observer {
         self.engine.address()
     }
 
-    /// Shows how often a supervisor has started the flow again: the last times, in milliseconds since 1970, and causes, the newest first.
+    /// Shows how often a supervisor has started the flow again: the last times, in milliseconds since 1970, and causes,
+    /// the newest first.
     fn show_restarts(&self, count: u64, restarts: Vec<(u64, String)>) {
         let restart = |(time_ms, cause)| Restart { time_ms, cause };
         self.engine

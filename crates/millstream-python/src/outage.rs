@@ -1,4 +1,5 @@
-//! Functions of the user that need a server: an outage, which they report by `RetryLater`, is waited for, and is no fault of the item.
+//! Functions of the user that need a server: an outage, which they report by `RetryLater`, is waited for, and is no
+//! fault of the item.
 
 use std::sync::Arc;
 use std::time::Duration;

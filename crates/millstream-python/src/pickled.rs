@@ -1,8 +1,9 @@
-//! Pickles of objects that are a class and some plain values, as most states are, and of lists and dictionaries of plain values.
+//! Pickles of objects that are a class and some plain values, as most states are, and of lists and dictionaries of
+//! plain values.
 //!
-//! The module `pickle` looks up, for each object, whether its class can be found by its name: that takes ten times as long as all the
-//! rest of a small state. Here that is done once for each class (`way` in `millstream/_values/saving.py`); the output is a pickle of
-//! protocol 5 like any other, and read as such.
+//! The module `pickle` looks up, for each object, whether its class can be found by its name: that takes ten times as
+//! long as all the rest of a small state. Here that is done once for each class (`way` in
+//! `millstream/_values/saving.py`); the output is a pickle of protocol 5 like any other, and read as such.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -123,8 +124,8 @@ impl PickleMethod {
         Ok(true)
     }
 
-    /// Appends the pickle of an object of which these are the parts. False, and nothing is appended, when one of them is more than a
-    /// plain value.
+    /// Appends the pickle of an object of which these are the parts. False, and nothing is appended, when one of them
+    /// is more than a plain value.
     pub(crate) fn write(&self, parts: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let written = match &self.0 {

@@ -181,8 +181,8 @@ fn event_times((lateness, idle, max_ahead): TimeLimits) -> EventTime {
 
 #[pymethods]
 impl Pipe {
-    /// Adds a step; `make` is called once on each worker, `by_clock` with the clock of the run, and returns its kernel. Its output may
-    /// depend on the order in which the items of a key arrive: `in_order`.
+    /// Adds a step; `make` is called once on each worker, `by_clock` with the clock of the run, and returns its kernel.
+    /// Its output may depend on the order in which the items of a key arrive: `in_order`.
     #[pyo3(signature = (kind, name, shape, make, on_error, by_clock=false, in_order=false))]
     #[expect(
         clippy::too_many_arguments,
@@ -294,9 +294,9 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
-    /// State of the user for each key: objects that `make` returns, or states that it returns for
-    /// `function`, which changes them or, if it `returns` it, return the next one. `ttl` in nanoseconds. Returns the outputs and, if items
-    /// are `ordered` by their times, those that are late.
+    /// State of the user for each key: objects that `make` returns, or states that it returns for `function`, which
+    /// changes them or, if it `returns` it, return the next one. `ttl` in nanoseconds. Returns the outputs and, if
+    /// items are `ordered` by their times, those that are late.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a word of the description"
@@ -335,8 +335,9 @@ impl Pipe {
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
-    /// Joins merged streams whose values are pairs of the number of the stream and the value: objects that `make` returns have the values
-    /// of a key. With times values are processed in the order of their times, and then of these numbers. Returns results and late values.
+    /// Joins merged streams whose values are pairs of the number of the stream and the value: objects that `make`
+    /// returns have the values of a key. With times values are processed in the order of their times, and then of these
+    /// numbers. Returns results and late values.
     fn join_all(
         &self,
         py: Python<'_>,
@@ -410,7 +411,8 @@ impl Pipe {
         .checked(py)
     }
 
-    /// Values of a key that pass: at most so many, in each period or until the key is forgotten `ttl` nanoseconds after its last value.
+    /// Values of a key that pass: at most so many, in each period or until the key is forgotten `ttl` nanoseconds after
+    /// its last value.
     fn limit(
         &self,
         py: Python<'_>,

@@ -69,7 +69,8 @@ impl OnErrorOption {
         pipe
     }
 
-    /// The dead letters of what the destination of a sink refuses, if they go to a sink and the destination can refuse something.
+    /// The dead letters of what the destination of a sink refuses, if they go to a sink and the destination can refuse
+    /// something.
     pub(crate) fn refused_to(&self, sink: &NamedSink) -> Option<RefusedLetters> {
         let (OnErrorOption::DeadLetter(to), AnySink::Bytes(of)) = (self, &sink.sink) else {
             return None;

@@ -1,7 +1,7 @@
 //! `Queues`: durable queues in a folder, used in this process.
 //!
-//! The interpreter lock is released around every call of the queues: each may wait for a sync, for an item, or for another thread
-//! that uses the queues.
+//! The interpreter lock is released around every call of the queues: each may wait for a sync, for an item, or for
+//! another thread that uses the queues.
 
 mod open_item;
 mod queue;

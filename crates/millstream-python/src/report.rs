@@ -67,8 +67,8 @@ impl Report {
         from_json(py, &self.to_json())?.get_item("workers")
     }
 
-    /// In process 0 of several: the reports of the other processes, each a dict as [`to_json`](Self::to_json) has it, with
-    /// the number of its process under ``process``. A process that ends more than 5 s later is missing.
+    /// In process 0 of several: the reports of the other processes, each a dict as [`to_json`](Self::to_json) has it,
+    /// with the number of its process under ``process``. A process that ends more than 5 s later is missing.
     #[getter]
     fn others<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let reports = self.report.others.iter().map(|(process, report)| {

@@ -211,8 +211,8 @@ pub(crate) fn run(
     with_last_call(report, on_metrics.as_ref())
 }
 
-/// Waits for a run whose part here has ended. `raised` is what a handler of signals has raised; handlers run meanwhile, and stop the
-/// flow by raising.
+/// Waits for a run whose part here has ended. `raised` is what a handler of signals has raised; handlers run meanwhile,
+/// and stop the flow by raising.
 fn wait(
     py: Python<'_>,
     running: Running,

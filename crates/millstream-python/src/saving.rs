@@ -228,8 +228,8 @@ pub(crate) fn load_object(
     Ok(object.map_err(cause)?.unbind())
 }
 
-/// Restores saved states while the collector of cycles is off: it would traverse all of them each time that there are a quarter
-/// more.
+/// Restores saved states while the collector of cycles is off: it would traverse all of them each time that there are a
+/// quarter more.
 pub(crate) fn uncollected<T>(
     from: &Restore<'_>,
     load: impl FnOnce() -> Result<T, FlowError>,

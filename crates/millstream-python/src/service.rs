@@ -1,7 +1,7 @@
 //! Services whose components are Python objects, on the runner of the crate `millstream`.
 //!
-//! The Python half (`_service_interfaces.py`) reads interfaces from annotations; here values go between Python objects and records, field by
-//! field, with no text or dict between.
+//! The Python half (`_service_interfaces.py`) reads interfaces from annotations; here values go between Python objects
+//! and records, field by field, with no text or dict between.
 
 mod classes;
 mod decode;

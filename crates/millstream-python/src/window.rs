@@ -261,8 +261,8 @@ impl Acc {
     }
 }
 
-/// How the accumulators of an aggregate are saved: of `mean` the list `[number of values, sum]`, of others the object; where times
-/// are datetimes, that in a list after `true`.
+/// How the accumulators of an aggregate are saved: of `mean` the list `[number of values, sum]`, of others the object;
+/// where times are datetimes, that in a list after `true`.
 struct Accumulators {
     form: Form,
     made: Option<Rc<StateMaker>>,

@@ -98,7 +98,8 @@ pub struct BrokerLimits {
     /// The number of open logs. Each takes up to four descriptors. Other logs are opened when their queues are
     /// used.
     pub open_logs: usize,
-    /// The work that is done before other connections are served, in items: what there is beyond it is done in further rounds.
+    /// The work that is done before other connections are served, in items: what there is beyond it is done in further
+    /// rounds.
     pub round_items: usize,
 }
 
@@ -125,7 +126,8 @@ const OPEN_LOGS: usize = 192;
 pub enum EndedBy {
     /// The client, or its machine, or the network: the item that it opened first counts as delivered in vain.
     Client,
-    /// The server, which stops or no longer accepts the client: its open items are returned as if they had not been delivered.
+    /// The server, which stops or no longer accepts the client: its open items are returned as if they had not been
+    /// delivered.
     Server,
 }
 
@@ -348,8 +350,8 @@ impl<S: Storage> Broker<S> {
         self.requeue_opens(id, connection.opens, ended, now);
     }
 
-    /// Requeues what a connection had open. Of each queue the item that it opened first is the one that it worked on; with
-    /// `count_failures = "all"` it worked on all of them.
+    /// Requeues what a connection had open. Of each queue the item that it opened first is the one that it worked on;
+    /// with `count_failures = "all"` it worked on all of them.
     fn requeue_opens(
         &mut self,
         by: ConnectionId,
@@ -383,8 +385,8 @@ impl<S: Storage> Broker<S> {
         std::mem::take(&mut self.woken)
     }
 
-    /// Whether an acknowledgement since the last call promises durability, or a sync is due: the caller must [`commit`](Self::commit) before it
-    /// is sent.
+    /// Whether an acknowledgement since the last call promises durability, or a sync is due: the caller must
+    /// [`commit`](Self::commit) before it is sent.
     #[inline]
     pub fn take_commit_wanted(&mut self) -> bool {
         std::mem::take(&mut self.commit_wanted)
@@ -457,8 +459,8 @@ impl<S: Storage> Broker<S> {
         outcome
     }
 
-    /// Deletes a queue, open or closed, with all its items. Returns whether it existed. A fan-out queue that is closed begins anew, empty:
-    /// what could not be read of it is given up, not its subscription.
+    /// Deletes a queue, open or closed, with all its items. Returns whether it existed. A fan-out queue that is closed
+    /// begins anew, empty: what could not be read of it is given up, not its subscription.
     ///
     /// # Errors
     /// The storage fails: the queue exists again after a restart.
@@ -516,7 +518,8 @@ impl<S: Storage> Broker<S> {
         flushed.transpose().map(|flushed| flushed.is_some())
     }
 
-    /// Removes items of a queue that have expired, until the round is over. Returns their number, and whether there may be more.
+    /// Removes items of a queue that have expired, until the round is over. Returns their number, and whether there may
+    /// be more.
     pub(crate) fn flush_expired(
         &mut self,
         name: &str,

@@ -1,8 +1,8 @@
 //! The configuration: defaults, and settings of single queues.
 //!
 //! The invariant: a configuration that was read is consistent. The settings of a queue do not depend on the order in
-//! which queues are created. A fan-out queue inherits from its parent, which inherits from the defaults; `delete_empty_after` alone is not
-//! inherited.
+//! which queues are created. A fan-out queue inherits from its parent, which inherits from the defaults;
+//! `delete_empty_after` alone is not inherited.
 //!
 //! ```
 //! use millstream_queue::config::{Config, Sync};
@@ -56,7 +56,8 @@ fn sync<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sync>, D::Error> {
 pub enum OnClosed {
     /// It is refused, for the parent and all others.
     Refuse,
-    /// The copy is kept in another queue, `orders%2Baudit.kept` for `orders+audit`, and moves when the queue is open again or begins anew.
+    /// The copy is kept in another queue, `orders%2Baudit.kept` for `orders+audit`, and moves when the queue is open
+    /// again or begins anew.
     Keep,
     /// The queue gets no copy.
     Skip,
@@ -98,13 +99,15 @@ pub struct Settings {
     pub max_deliveries: Option<u32>,
     /// How long an item that was delivered in vain waits before it is served again.
     pub retry: Option<Retry>,
-    /// Whether all items that a lost consumer had open count as delivered in vain. Otherwise only the one that it opened first does.
+    /// Whether all items that a lost consumer had open count as delivered in vain. Otherwise only the one that it
+    /// opened first does.
     pub count_all_failures: bool,
     /// The queue for such items; without it they are removed.
     pub error_queue: Option<String>,
     /// The time after which an empty, unused queue is deleted.
     pub delete_empty_after: Option<Duration>,
-    /// How long the queue remembers the id of a set, so that a second one adds nothing. Without it sets may have no ids.
+    /// How long the queue remembers the id of a set, so that a second one adds nothing. Without it sets may have no
+    /// ids.
     pub dedupe: Option<Duration>,
     /// The number of ids that the queue remembers: a further set with an id is refused.
     pub dedupe_ids: usize,

@@ -15,8 +15,8 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The queue is new and is being created: the request can be done when [`Broker::created`](crate::broker::Broker::created) has been
-    /// called.
+    /// The queue is new and is being created: the request can be done when
+    /// [`Broker::created`](crate::broker::Broker::created) has been called.
     #[error("queue \"{queue}\" is being created: try again")]
     BeingCreated {
         /// Its name.

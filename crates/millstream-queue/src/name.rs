@@ -64,7 +64,8 @@ pub fn parent(name: &str) -> Option<&str> {
     name.split_once('+').map(|(parent, _)| parent)
 }
 
-/// The queue that keeps the copies of the fan-out queue `child` while it cannot be opened. It is no fan-out queue itself, and each has its own.
+/// The queue that keeps the copies of the fan-out queue `child` while it cannot be opened. It is no fan-out queue
+/// itself, and each has its own.
 pub(crate) fn place_of_kept(child: &str) -> String {
     format!("{}.kept", child.replace('%', "%25").replace('+', "%2B"))
 }

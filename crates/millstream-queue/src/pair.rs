@@ -9,9 +9,10 @@
 //!        machine a: serves clients  ---- all changes ---->  machine b: follows
 //! ```
 //!
-//! The one that leads answers when all followers have a change that the arbiter's record names. It lets one not count any more only after the record
-//! does not name it, and only one that the record names may take over: so what was answered is always there. A take-over begins a new term of the
-//! changes, by which an old leader is refused everywhere, also where it knows nothing of the arbiter.
+//! The one that leads answers when all followers have a change that the arbiter's record names. It lets one not count
+//! any more only after the record does not name it, and only one that the record names may take over: so what was
+//! answered is always there. A take-over begins a new term of the changes, by which an old leader is refused
+//! everywhere, also where it knows nothing of the arbiter.
 
 mod fitness;
 mod follow;
@@ -36,8 +37,8 @@ pub(crate) use self::standing::Standing;
 use crate::error::Cause;
 use crate::server::{Server, ServerError};
 
-/// Serves the queues or follows the machine that does, until `stop` is raised or a client stops the server. `ready` is called with the server
-/// whenever it begins to serve clients.
+/// Serves the queues or follows the machine that does, until `stop` is raised or a client stops the server. `ready` is
+/// called with the server whenever it begins to serve clients.
 ///
 /// # Errors
 /// The directory cannot be used, or belongs to another group; this copy cannot follow; the server fails.

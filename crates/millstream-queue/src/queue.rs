@@ -4,7 +4,8 @@
 //!
 //! - *ready*: in memory, to be served next;
 //! - *backlog*: only in the log, and read back when it is next, so that memory is bounded with any backlog;
-//! - *delayed*: not served before its time; after it the item is ready, or *due* and only in the log where memory is full;
+//! - *delayed*: not served before its time; after it the item is ready, or *due* and only in the log where memory is
+//!   full;
 //! - *open*: a connection has it and has not confirmed it.
 //!
 //! Every change that must survive the process is a record of the log. An open read is not recorded: after a crash all
@@ -492,8 +493,8 @@ impl<L: Log> Queue<L> {
         Some(item)
     }
 
-    /// Requeues an open item, unless it was delivered too often. It is served again after `delay`; without it after the time that the
-    /// queue's retries say.
+    /// Requeues an open item, unless it was delivered too often. It is served again after `delay`; without it after the
+    /// time that the queue's retries say.
     pub(crate) fn requeue(&mut self, id: u64, delay: Option<Duration>, now: Moment) {
         let Some(mut item) = self.take_open(id) else {
             return;

@@ -10,8 +10,9 @@
 //!                                  in their order    of journals
 //! ```
 //!
-//! What a follower acknowledges, which followers count, and the terms that fence an old leader are those of the journal of changes. Now and then a
-//! *snapshot* is written to it: with it a new follower has all, and what is before it can be removed.
+//! What a follower acknowledges, which followers count, and the terms that fence an old leader are those of the journal
+//! of changes. Now and then a *snapshot* is written to it: with it a new follower has all, and what is before it can be
+//! removed.
 //!
 //! The position of a record is the same on both sides, so that the ids of items stay.
 

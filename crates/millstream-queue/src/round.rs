@@ -1,10 +1,11 @@
 //! Rounds: work on many items or queues is done in pieces, and the other connections are served between two of them.
 //!
-//! A round ends by a count of what was done and not by a clock, so that it ends at the same place in each run. The rest stays where it is,
-//! and the next round finds it there: the owner of the work says that it is due at once, or is asked again by the connection that waits for
-//! the answer.
+//! A round ends by a count of what was done and not by a clock, so that it ends at the same place in each run. The rest
+//! stays where it is, and the next round finds it there: the owner of the work says that it is due at once, or is asked
+//! again by the connection that waits for the answer.
 //!
-//! The invariant: a function that does work of unknown length takes a unit of the round for each piece, and stops when the round is over.
+//! The invariant: a function that does work of unknown length takes a unit of the round for each piece, and stops when
+//! the round is over.
 
 /// The units of a round, each of which is an item: about a millisecond together.
 pub(crate) const ITEMS: usize = 200;

@@ -1,8 +1,9 @@
 //! The server: sockets around a broker.
 //!
-//! A [`Server`] runs inside any program, on a thread of its own; `millstream queue serve` is such a program. All connections are tasks on this
-//! thread, so that nothing is locked; only syncs run on another. A connection reads once, does all requests in the bytes, and writes once.
-//! Replies that promise durability wait for the committer, which makes one sync for all replies that wait.
+//! A [`Server`] runs inside any program, on a thread of its own; `millstream queue serve` is such a program. All
+//! connections are tasks on this thread, so that nothing is locked; only syncs run on another. A connection reads once,
+//! does all requests in the bytes, and writes once. Replies that promise durability wait for the committer, which makes
+//! one sync for all replies that wait.
 //!
 //! ```no_run
 //! use millstream_queue::server::{Server, ServerOptions};

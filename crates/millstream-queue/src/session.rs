@@ -53,8 +53,8 @@ use crate::storage::Storage;
 /// The number of characters of a name that are reported with a wrong password.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A round of work adds nothing to output of this length. So `stats` of any number of queues leaves the connection a small one, which is not
-/// closed when memory is short.
+/// A round of work adds nothing to output of this length. So `stats` of any number of queues leaves the connection a
+/// small one, which is not closed when memory is short.
 const WORK_OUTPUT_BYTES: usize = 32 << 10;
 
 /// The style of replies.
@@ -327,7 +327,8 @@ impl Session {
         }
     }
 
-    /// Whether a request has done a round of its work, and others come first before [`resume`](Self::resume) does the next one.
+    /// Whether a request has done a round of its work, and others come first before [`resume`](Self::resume) does the
+    /// next one.
     pub fn is_between_rounds(&self) -> bool {
         self.state == State::Working || self.is_searching
     }

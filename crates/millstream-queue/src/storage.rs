@@ -159,8 +159,8 @@ pub trait Log {
         true
     }
 
-    /// Begins to create a log that does not exist, where that can be done beside the calling thread. Returns whether an append would have to
-    /// wait for it: the owner is notified when it need not.
+    /// Begins to create a log that does not exist, where that can be done beside the calling thread. Returns whether an
+    /// append would have to wait for it: the owner is notified when it need not.
     fn begin_create(&mut self) -> bool {
         false
     }

@@ -1,12 +1,14 @@
 //! Which of several machines leads: a record that an arbiter keeps, and the lease on it.
 //!
-//! The arbiter is a place that all machines reach and that lets exactly one of several writers replace the record: a directory on shared
-//! storage, etcd, a Lease of Kubernetes. It has no clock and ends nothing: a [`Candidate`] measures on its own clock for how long the record has
-//! not changed. So machines need not agree on the time of day, and a lease is the same wherever the record is.
+//! The arbiter is a place that all machines reach and that lets exactly one of several writers replace the record: a
+//! directory on shared storage, etcd, a Lease of Kubernetes. It has no clock and ends nothing: a [`Candidate`] measures
+//! on its own clock for how long the record has not changed. So machines need not agree on the time of day, and a lease
+//! is the same wherever the record is.
 //!
-//! The holder counts its lease from before it asked for it, and ends it a margin earlier; another one counts from when it saw the record. So
-//! two hold a lease at a time only if their clocks run at rates that differ by more than the margin. The scheme is that of
-//! C. Gray and D. Cheriton, "Leases" (SOSP 1989), with the record of members in sync that Kafka keeps of its partitions.
+//! The holder counts its lease from before it asked for it, and ends it a margin earlier; another one counts from when
+//! it saw the record. So two hold a lease at a time only if their clocks run at rates that differ by more than the
+//! margin. The scheme is that of C. Gray and D. Cheriton, "Leases" (SOSP 1989), with the record of members in sync that
+//! Kafka keeps of its partitions.
 //!
 //! ```
 //! use std::time::Duration;
@@ -52,7 +54,8 @@ pub trait Arbiter: Send + Sync {
     /// The arbiter cannot be reached, or has no such record.
     fn read(&self) -> Result<Option<(Version, LeaseRecord)>, ArbiterError>;
 
-    /// Puts a record in the place of this version, or where there is none. Returns its version, or `None` if what is there is another one.
+    /// Puts a record in the place of this version, or where there is none. Returns its version, or `None` if what is
+    /// there is another one.
     ///
     /// # Errors
     /// As for [`read`](Self::read). The record may have been replaced all the same.

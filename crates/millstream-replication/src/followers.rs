@@ -1,11 +1,13 @@
-//! The followers of a journal: which count, and waiting until they have a record, in any process of the leader's machine.
+//! The followers of a journal: which count, and waiting until they have a record, in any process of the leader's
+//! machine.
 //!
-//! The serving process keeps the position of each follower in a cursor of the journal, `follower.NAME`. So a writer needs no connection
-//! to it, a follower's position survives restarts, and retention by cursors keeps what a follower has not got.
+//! The serving process keeps the position of each follower in a cursor of the journal, `follower.NAME`. So a writer
+//! needs no connection to it, a follower's position survives restarts, and retention by cursors keeps what a follower
+//! has not got.
 //!
-//! A follower counts when its copy was *admitted*: by the serving process, while all that counted before were connected, or by an operator.
-//! Otherwise a follower that is started beside a leader that cannot reach the others would let it acknowledge records, while one of the
-//! others is promoted.
+//! A follower counts when its copy was *admitted*: by the serving process, while all that counted before were
+//! connected, or by an operator. Otherwise a follower that is started beside a leader that cannot reach the others
+//! would let it acknowledge records, while one of the others is promoted.
 //!
 //! ```
 //! use std::time::Duration;
@@ -121,8 +123,8 @@ impl Followers {
         Ok(followers)
     }
 
-    /// Let a follower count: its present copy. The copy that was admitted under the name before does not count any more. A read-only opening
-    /// does.
+    /// Let a follower count: its present copy. The copy that was admitted under the name before does not count any
+    /// more. A read-only opening does.
     ///
     /// # Errors
     /// [`ReplicationError::NoFollower`]; an error of the system.
@@ -143,8 +145,8 @@ impl Followers {
         Ok(())
     }
 
-    /// Forget a follower that will not return: it neither counts nor retains records, and the admission of others does not wait for it. A
-    /// read-only opening does.
+    /// Forget a follower that will not return: it neither counts nor retains records, and the admission of others does
+    /// not wait for it. A read-only opening does.
     ///
     /// # Errors
     /// [`ReplicationError::NoFollower`]; [`ReplicationError::Connected`]; an error of the system.
@@ -173,11 +175,12 @@ impl Followers {
         })
     }
 
-    /// Wait until so many followers that count have acknowledged the record `sequence`, and all before; without a `limit` forever.
+    /// Wait until so many followers that count have acknowledged the record `sequence`, and all before; without a
+    /// `limit` forever.
     ///
     /// # Errors
-    /// [`millstream_journal::Error::Superseded`] when another copy was promoted.
-    /// [`ReplicationError::NotFollowed`] when the time is over. The record is in the journal all the same, and may still be followed.
+    /// [`millstream_journal::Error::Superseded`] when another copy was promoted. [`ReplicationError::NotFollowed`] when
+    /// the time is over. The record is in the journal all the same, and may still be followed.
     pub fn wait(
         &mut self,
         sequence: u64,
@@ -187,7 +190,8 @@ impl Followers {
         self.wait_until(sequence, followers, |have, _| have >= followers, limit)
     }
 
-    /// Wait until all followers that count have acknowledged the record `sequence`, and all before, and one at least: any of them may be promoted then.
+    /// Wait until all followers that count have acknowledged the record `sequence`, and all before, and one at least:
+    /// any of them may be promoted then.
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -290,7 +294,8 @@ impl Standing {
 }
 
 #[cfg(feature = "link")]
-/// Removes all followers of a journal: their acknowledgements to another leader are not valid here, and must not delay retention.
+/// Removes all followers of a journal: their acknowledgements to another leader are not valid here, and must not delay
+/// retention.
 pub(super) fn forget_all(journal: &Journal) -> Result<(), ReplicationError> {
     for info in journal.cursors()? {
         let Some(name) = info.follower() else {

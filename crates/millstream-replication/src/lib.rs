@@ -1,7 +1,8 @@
 //! Journals between machines: a leader serves its journals, followers keep live copies of them.
 //!
-//! A copy has the records of the original with their sequence numbers and times, and resumes at its position after any break. The
-//! position that a follower has acknowledged is known to every process of the leader's machine, which may wait for it ([`Followers`]).
+//! A copy has the records of the original with their sequence numbers and times, and resumes at its position after any
+//! break. The position that a follower has acknowledged is known to every process of the leader's machine, which may
+//! wait for it ([`Followers`]).
 //!
 //! The connections need the feature `link`, which is on by default. Without it there is only [`Followers`], and no TLS.
 //!

@@ -1,7 +1,8 @@
 //! The link between a leader and its followers.
 //!
-//! The protocol (`message.rs`, `frames.rs`, `handshake.rs`) does no I/O; `docs/journal-replication.md` draws its bytes. The leader has
-//! a thread for each direction of each connection, the follower has one thread. `millstream-link` encrypts and authenticates the connections.
+//! The protocol (`message.rs`, `frames.rs`, `handshake.rs`) does no I/O; `docs/journal-replication.md` draws its bytes.
+//! The leader has a thread for each direction of each connection, the follower has one thread. `millstream-link`
+//! encrypts and authenticates the connections.
 
 mod admit;
 mod background;

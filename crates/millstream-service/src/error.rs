@@ -131,8 +131,8 @@ pub enum ServiceError {
     /// A stop was requested while the state was rebuilt. Nothing is lost: the next start rebuilds it.
     #[error("the service was stopped while its state was rebuilt")]
     Stopped,
-    /// A record that the service has taken is not in its input, or not in its schedule, any more: the journal has lost its end. Another record
-    /// may have its number.
+    /// A record that the service has taken is not in its input, or not in its schedule, any more: the journal has lost
+    /// its end. Another record may have its number.
     #[error(
         "{journal}: record {sequence}, which the service of {output} has taken, is lost: {}. The journal has lost its end, in a loss of power \
          or because an older copy was restored. Put a copy that has the record, such as a follower's, in its place; or move {output}, \
@@ -185,7 +185,8 @@ pub enum ServiceError {
         /// The other one.
         second: String,
     },
-    /// The last input with effects was removed from the service, and it is not known whether all of its effects are recorded.
+    /// The last input with effects was removed from the service, and it is not known whether all of its effects are
+    /// recorded.
     #[error(
         "{output}: its last record is an effect of record {sequence} of {journal}, which is no input any more and may have further \
          effects; start the service once more with that input, and stop it, before removing the input"

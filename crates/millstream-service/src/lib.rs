@@ -1,14 +1,17 @@
 //! Services: components whose inputs and outputs are method calls, every one recorded and replayable.
 //!
-//! A component is a plain struct. It implements the traits through which it is called, and calls the traits of its outputs. A
-//! [`Service`] reads the calls from journals and records the calls that the component makes in another journal, each with its *lineage*: the
-//! input that it is an effect of.
+//! A component is a plain struct. It implements the traits through which it is called, and calls the traits of its
+//! outputs. A [`Service`] reads the calls from journals and records the calls that the component makes in another
+//! journal, each with its *lineage*: the input that it is an effect of.
 //!
-//! - Each input has its effect once. After a crash, the lineage of the last output holds the position of the component. Its state is
-//!   rebuilt by calling it again with all inputs up to there, while its outputs are compared with the recorded ones. A
-//!   [`Snapshot`] shortens that; some components can be rebuilt from their outputs ([`Setup::rebuild_from`]).
-//! - The component sees the recorded time only ([`Clock`]), so that the same inputs yield the same outputs in every run.
-//! - Several inputs, and periodic calls, are taken in an order that is recorded in a journal of its own, the *schedule*.
+//! - Each input has its effect once. After a crash, the lineage of the last output holds the position of the component.
+//!   Its state is rebuilt by calling it again with all inputs up to there, while its outputs are compared with the
+//!   recorded ones. A [`Snapshot`] shortens that; some components can be rebuilt from their outputs
+//!   ([`Setup::rebuild_from`]).
+//! - The component sees the recorded time only ([`Clock`]), so that the same inputs yield the same outputs in every
+//!   run.
+//! - Several inputs, and periodic calls, are taken in an order that is recorded in a journal of its own, the
+//!   *schedule*.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options};

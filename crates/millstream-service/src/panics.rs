@@ -1,5 +1,5 @@
-//! Panics of a component: each becomes the error of the call in which it occurred, and ends the service. What the component had changed
-//! when it panicked is not known, so that no policy skips the call; a start rebuilds the state.
+//! Panics of a component: each becomes the error of the call in which it occurred, and ends the service. What the
+//! component had changed when it panicked is not known, so that no policy skips the call; a start rebuilds the state.
 
 use std::any::{Any, type_name};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,9 @@
-//! Queries: questions to a component that runs, which are answered on its thread, between two inputs, and recorded nowhere.
+//! Queries: questions to a component that runs, which are answered on its thread, between two inputs, and recorded
+//! nowhere.
 //!
-//! A service with queries listens on a socket beside its output journal; [`ask`] connects to it, and so does the gateway of services. A query
-//! reads the state of the component, and makes no calls. The messages are in docs/service-format.md.
+//! A service with queries listens on a socket beside its output journal; [`ask`] connects to it, and so does the
+//! gateway of services. A query reads the state of the component, and makes no calls. The messages are in
+//! docs/service-format.md.
 
 mod ask;
 mod asked;

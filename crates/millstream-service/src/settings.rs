@@ -18,12 +18,13 @@ pub enum OnError {
     DeadLetter(Journal),
 }
 
-/// What a start does when the component makes other calls than are recorded: its rule has changed, or it does not depend on its inputs alone.
-/// What is recorded stays in any case.
+/// What a start does when the component makes other calls than are recorded: its rule has changed, or it does not
+/// depend on its inputs alone. What is recorded stays in any case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDifference {
-    /// The start fails with the first difference, unless [`accept_differences`](Settings::accept_differences) accepts it.
+    /// The start fails with the first difference, unless [`accept_differences`](Settings::accept_differences) accepts
+    /// it.
     #[default]
     Fail,
     /// A [warning](crate::Runner::warnings) has the first difference and their number.
@@ -39,19 +40,22 @@ pub struct Settings {
     pub wait: Wait,
     /// What happens to an input that cannot be taken.
     pub on_error: OnError,
-    /// Whether the state depends on earlier inputs. Then a start restores it: from a [snapshot](crate::Setup::snapshots), from the component's
+    /// Whether the state depends on earlier inputs. Then a start restores it: from a
+    /// [snapshot](crate::Setup::snapshots), from the component's
     /// [own outputs](crate::Setup::rebuild_from), else by calling it with all inputs again. If false, it continues at once.
     pub rebuild: bool,
-    /// Whether to skip records that were pruned before they were taken, or that a rebuild of the state needs. The service starts with the oldest
-    /// existing records, and its state reflects only these.
+    /// Whether to skip records that were pruned before they were taken, or that a rebuild of the state needs. The
+    /// service starts with the oldest existing records, and its state reflects only these.
     pub skip_pruned: bool,
-    /// How many followers on other machines must have acknowledged the outputs: the service is never more than 256 inputs ahead of them, and
-    /// takes none after a start, and none after it has slept, before they have all outputs. It waits for them without a limit.
+    /// How many followers on other machines must have acknowledged the outputs: the service is never more than 256
+    /// inputs ahead of them, and takes none after a start, and none after it has slept, before they have all outputs.
+    /// It waits for them without a limit.
     pub followers: usize,
     /// What a start does when the component makes other calls, while its state is rebuilt, than it made before.
     pub on_difference: OnDifference,
-    /// For how many inputs a start accepts other calls than are recorded, with [`OnDifference::Fail`]. At the last input, whose effects may not
-    /// all be recorded, the calls from the first one on that differs are recorded after those that are there.
+    /// For how many inputs a start accepts other calls than are recorded, with [`OnDifference::Fail`]. At the last
+    /// input, whose effects may not all be recorded, the calls from the first one on that differs are recorded after
+    /// those that are there.
     pub accept_differences: u64,
 }
 

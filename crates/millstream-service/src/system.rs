@@ -35,9 +35,9 @@
 //! }
 //! ```
 //!
-//! The program reads from standard input one line of JSON that lists the services to run, each on a thread of its own, and ends at the end of
-//! that input: so it ends also when the supervisor is killed. It writes the status of each service to a file of the state directory,
-//! which `millstream service status` shows.
+//! The program reads from standard input one line of JSON that lists the services to run, each on a thread of its own,
+//! and ends at the end of that input: so it ends also when the supervisor is killed. It writes the status of each
+//! service to a file of the state directory, which `millstream service status` shows.
 
 mod log;
 mod order;
@@ -102,11 +102,12 @@ impl Program {
         self
     }
 
-    /// Runs the services that standard input lists until that ends, or a signal comes. Exit code 0 when they were asked to end, 1 when one has
-    /// failed, 2 when the program was not started by `millstream service up` or does not know a component.
+    /// Runs the services that standard input lists until that ends, or a signal comes. Exit code 0 when they were asked
+    /// to end, 1 when one has failed, 2 when the program was not started by `millstream service up` or does not know a
+    /// component.
     ///
-    /// Warnings and errors are events of `tracing`. Where the program has installed no subscriber, this installs one that writes each of
-    /// them as a line on standard error, which `millstream service up` shows.
+    /// Warnings and errors are events of `tracing`. Where the program has installed no subscriber, this installs one
+    /// that writes each of them as a line on standard error, which `millstream service up` shows.
     #[must_use]
     pub fn run(self) -> ExitCode {
         log::begin();

@@ -1,12 +1,14 @@
 //! Tests as data: a folder with calls in and the calls expected out.
 //!
-//! - `setup.yaml` (may be absent): calls that bring the component into the state in which the test begins; their outputs do not count.
+//! - `setup.yaml` (may be absent): calls that bring the component into the state in which the test begins; their
+//!   outputs do not count.
 //! - `in.yaml`: the calls of the test.
 //! - `out.yaml`: what the component is expected to call, in order.
 //!
-//! Each is a stream of YAML documents, a call each. `at` is when the call comes; a document with nothing else advances the time. A [`Trial`]
-//! calls the timers that come due until then. With `at: {down_until: TIME}` the service does not run until then. `update` rewrites what is expected; documents that stay the same keep their text,
-//! and comments their places.
+//! Each is a stream of YAML documents, a call each. `at` is when the call comes; a document with nothing else advances
+//! the time. A [`Trial`] calls the timers that come due until then. With `at: {down_until: TIME}` the service does not
+//! run until then. `update` rewrites what is expected; documents that stay the same keep their text, and comments their
+//! places.
 //!
 //! With `agitate`, a test is run again with small changes to its calls. Each variant whose outputs differ from
 //! `out.yaml` has its own file in the folder `agitated`.
@@ -45,7 +47,8 @@ pub struct Outcome {
     pub failed: Vec<(PathBuf, String)>,
     /// The files that were rewritten.
     pub updated: Vec<PathBuf>,
-    /// How many variants were not run, because at most 300 with calls missing, doubled or swapped and 400 with other values are.
+    /// How many variants were not run, because at most 300 with calls missing, doubled or swapped and 400 with other
+    /// values are.
     pub left_out: usize,
 }
 
@@ -92,8 +95,8 @@ pub enum TestError {
 
 millstream_journal::debug_as_chain!(TestError);
 
-/// Runs the test of a folder. `run` makes a new component, calls it with the calls of the setup and of the test, and returns what the
-/// component called during the latter. Both may be calls of several interfaces.
+/// Runs the test of a folder. `run` makes a new component, calls it with the calls of the setup and of the test, and
+/// returns what the component called during the latter. Both may be calls of several interfaces.
 ///
 /// # Errors
 /// [`TestError`]; a difference is no error but an [`Outcome`].
@@ -130,7 +133,8 @@ pub fn variant_names(folder: &Path, inputs: &[Schema]) -> Result<Vec<String>, Te
     Ok(variants.into_iter().map(|variant| variant.name).collect())
 }
 
-/// Runs one variant of the test of a folder, and rewrites what is expected of it if `update` is set; `run` as in [`check`].
+/// Runs one variant of the test of a folder, and rewrites what is expected of it if `update` is set; `run` as in
+/// [`check`].
 ///
 /// # Errors
 /// As [`check`]; [`TestError::NoVariant`].
@@ -245,8 +249,8 @@ fn calls(path: &Path, interfaces: &[Schema], optional: bool) -> Result<Vec<Call>
         .collect()
 }
 
-/// A document with only a time is a call without a method: no component has one without a name. One until which the service is down has
-/// this time as an argument, too.
+/// A document with only a time is a call without a method: no component has one without a name. One until which the
+/// service is down has this time as an argument, too.
 fn moment_or_call(document: &Document, interfaces: &[Schema]) -> Result<Call, Box<WireError>> {
     let moment = |at, arguments| Call {
         at: Some(at),

@@ -1,7 +1,9 @@
-//! The timers of a component: recurring ones ([`When`]), and one-off ones that the component starts itself ([`OneOffs`]).
+//! The timers of a component: recurring ones ([`When`]), and one-off ones that the component starts itself
+//! ([`OneOffs`]).
 //!
-//! A running service, a start after a pause and a test follow one rule. This module reads no clock, except for [`Wall`], through which a
-//! running service notices that the clock of the machine was set: an interval goes on then, its next call moves with the clock.
+//! A running service, a start after a pause and a test follow one rule. This module reads no clock, except for
+//! [`Wall`], through which a running service notices that the clock of the machine was set: an interval goes on then,
+//! its next call moves with the clock.
 
 mod one_off;
 mod wall;
@@ -125,7 +127,8 @@ impl<C> Timer<C> {
         }
     }
 
-    /// The service has been down until `now`: the next occurrence is the one that the schedule has, which was missed if it has passed.
+    /// The service has been down until `now`: the next occurrence is the one that the schedule has, which was missed if
+    /// it has passed.
     pub fn resume(&mut self, now_ns: i64) {
         let Some(state) = self.recurring_mut() else {
             return;
@@ -182,7 +185,8 @@ impl<C> Timer<C> {
     }
 }
 
-/// The timer that is due next; the first of them where several are due at once. Of one-off timers those for whose method `calls` is true.
+/// The timer that is due next; the first of them where several are due at once. Of one-off timers those for whose
+/// method `calls` is true.
 pub(super) fn next_due<C>(
     timers: &[Timer<C>],
     one_offs: Option<&OneOffs>,

@@ -1,4 +1,5 @@
-//! Bugs that the journal might have, each as a defect of the machine that has the same effect: the journal's own source has none.
+//! Bugs that the journal might have, each as a defect of the machine that has the same effect: the journal's own source
+//! has none.
 //!
 //! A simulation that finds a defect would find the bug.
 

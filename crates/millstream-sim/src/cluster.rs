@@ -1,7 +1,8 @@
 //! Processes of one flow that crash, lose power, are paused and disconnected, around the commit of epochs.
 //!
-//! The state machines are those of `millstream-cluster`. Their journals, connections and the flow above them are models. After each join, and
-//! at each commit, what each process has committed is compared with what process 0 made the decision of.
+//! The state machines are those of `millstream-cluster`. Their journals, connections and the flow above them are
+//! models. After each join, and at each commit, what each process has committed is compared with what process 0 made
+//! the decision of.
 //!
 //! ```
 //! use millstream_sim::cluster::{Kind, world};

@@ -1,4 +1,5 @@
-//! Frames and their checksums, written from `docs/journal-format.md` alone: a second implementation, which judges the journal's.
+//! Frames and their checksums, written from `docs/journal-format.md` alone: a second implementation, which judges the
+//! journal's.
 
 /// A frame of this kind in a segment of this epoch.
 pub fn frame(kind: u32, epoch: u64, sequence: u64, time_ns: u64, body: &[u8]) -> Vec<u8> {

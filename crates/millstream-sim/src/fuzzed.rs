@@ -1,5 +1,5 @@
-//! What libFuzzer feeds, one function for each format that unknown programs may write. The programs in `fuzz/` call these, and a test replays
-//! their seeds.
+//! What libFuzzer feeds, one function for each format that unknown programs may write. The programs in `fuzz/` call
+//! these, and a test replays their seeds.
 
 pub mod frame;
 pub mod framing;

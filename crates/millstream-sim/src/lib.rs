@@ -1,7 +1,9 @@
-//! Seeded worlds that crash, damage and starve a journal, a server of queues or the processes of a flow, and check the result.
+//! Seeded worlds that crash, damage and starve a journal, a server of queues or the processes of a flow, and check the
+//! result.
 //!
 //! A seed repeats a world exactly: the machine, its disk, its clock and its random numbers are simulated
-//! (`millstream_journal::storage::simulated`), and one thread plays all processes. The code under test is the journal's own.
+//! (`millstream_journal::storage::simulated`), and one thread plays all processes. The code under test is the journal's
+//! own.
 //!
 //! ```
 //! use millstream_sim::crash::{self, Kind};

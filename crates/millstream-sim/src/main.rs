@@ -1,6 +1,7 @@
 //! Runs proofs for as long as one likes: `cargo run --release -p millstream-sim -- crash --seed 1 --seconds 60`.
 //!
-//! Each proof prints JSON lines, one for each promise, and the seed that repeats a failure; the exit status is 1 after a failure.
+//! Each proof prints JSON lines, one for each promise, and the seed that repeats a failure; the exit status is 1 after
+//! a failure.
 
 use std::fmt::Debug;
 use std::process::ExitCode;
@@ -26,7 +27,8 @@ enum Proof {
     Crash(Worlds),
     /// A server of queues that is killed, on a machine that loses power; then planted faults, which must be found.
     Queues(Worlds),
-    /// Processes of one flow that crash and are disconnected around the commit of epochs; then planted bugs, which must be found.
+    /// Processes of one flow that crash and are disconnected around the commit of epochs; then planted bugs, which must
+    /// be found.
     Cluster(ClusterArguments),
 }
 

@@ -1,7 +1,7 @@
 //! Queues that crash: many clients of one server, killed between any two stores, on a machine that loses power.
 //!
-//! Protocol, sessions and queues are those of the server, over the journal's own recovery on a simulated disk. Each answer to a client is
-//! checked, and after each crash the items that are left.
+//! Protocol, sessions and queues are those of the server, over the journal's own recovery on a simulated disk. Each
+//! answer to a client is checked, and after each crash the items that are left.
 //!
 //! ```
 //! use millstream_sim::queues::{Kind, world};

@@ -1,11 +1,12 @@
 //! Records of one version of an interface as those of another.
 //!
-//! Fields and methods of two versions are matched by name. A field that the reader has and the writer had not takes its default, one that
-//! only the writer had is skipped, a renamed one is found by its alias; a number may become wider, a value optional. Any other difference
-//! is an error when the adapter is created, before any record is read, and names method and field.
+//! Fields and methods of two versions are matched by name. A field that the reader has and the writer had not takes its
+//! default, one that only the writer had is skipped, a renamed one is found by its alias; a number may become wider, a
+//! value optional. Any other difference is an error when the adapter is created, before any record is read, and names
+//! method and field.
 //!
-//! The adapter rewrites the arguments of a call in the reader's layout, so that decoders know one layout only. Calls that look
-//! the same in both versions pass untouched.
+//! The adapter rewrites the arguments of a call in the reader's layout, so that decoders know one layout only. Calls
+//! that look the same in both versions pass untouched.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! The documents of a YAML file as text with their comments, for programs that read calls from it and rewrite it.
 //!
-//! An unchanged document is written back as it was. In a changed one, [`carry_comments`] puts each comment where its field is now; a
-//! comment whose field is gone moves to the end, so that none is ever lost.
+//! An unchanged document is written back as it was. In a changed one, [`carry_comments`] puts each comment where its
+//! field is now; a comment whose field is gone moves to the end, so that none is ever lost.
 //!
 //! ```
 //! use millstream_wire::{carry_comments, documents};
@@ -213,8 +213,8 @@ struct Comment {
     text: String,
 }
 
-/// Finds the comments of a document. A `#` may also be in a string; it begins a comment if the document means the same without the rest of
-/// the line.
+/// Finds the comments of a document. A `#` may also be in a string; it begins a comment if the document means the same
+/// without the rest of the line.
 fn comments(document: &Document) -> Result<Vec<Comment>> {
     let mut layout = Layout::default();
     let parsed = parse(&document.text)?;

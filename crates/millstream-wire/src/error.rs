@@ -1,7 +1,7 @@
 //! The errors of records, schemas and texts, with their place.
 //!
-//! Errors are boxed: the `Ok` path of a decoder then returns its value in registers, and the place (method, argument, field) is added on
-//! the way up, at a cost only for failures.
+//! Errors are boxed: the `Ok` path of a decoder then returns its value in registers, and the place (method, argument,
+//! field) is added on the way up, at a cost only for failures.
 
 use std::error::Error;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A trait whose calls are records: publishing them and calling a component with them.
 //!
-//! [`macro@interface`](crate::interface) on a trait generates two types. [`Publisher`] implements the trait; it packs each call straight
-//! into the space that its [`Transport`] claims, without allocation. [`Dispatch`] reads the arguments of a record, with strings borrowed
-//! from it, and calls an implementation of the trait.
+//! [`macro@interface`](crate::interface) on a trait generates two types. [`Publisher`] implements the trait; it packs
+//! each call straight into the space that its [`Transport`] claims, without allocation. [`Dispatch`] reads the
+//! arguments of a record, with strings borrowed from it, and calls an implementation of the trait.
 //!
 //! ```
 //! use millstream_wire::{Publisher, Recorder, Wire, interface};
@@ -102,8 +102,8 @@ pub enum CallError {
         #[source]
         cause: Cause,
     },
-    /// The component was interrupted, by a signal or from a debugger. The record is not at fault: it is neither skipped nor set
-    /// aside.
+    /// The component was interrupted, by a signal or from a debugger. The record is not at fault: it is neither skipped
+    /// nor set aside.
     #[error(transparent)]
     Interrupted {
         /// What interrupted it.
@@ -154,8 +154,8 @@ pub trait Transport {
     /// It cannot be stored.
     fn announce(&mut self, schema: &Arc<Schema>) -> std::result::Result<(), Cause>;
 
-    /// Takes one call: claims space for the [`Lineage`] and `size_max` bytes, writes the lineage, lets `write` write the call after it, and
-    /// commits the bytes.
+    /// Takes one call: claims space for the [`Lineage`] and `size_max` bytes, writes the lineage, lets `write` write
+    /// the call after it, and commits the bytes.
     ///
     /// # Errors
     /// The call is not stored.

@@ -1,7 +1,8 @@
 //! Values and the arguments of calls as JSON, and back, guided by their types.
 //!
-//! A struct is an object of its fields, a variant without fields its name, one with fields an object of its name to them. Where JSON has
-//! nothing for a value, it is a string: bytes in base64, moments as RFC 3339, decimal numbers, floats that are not finite, the keys of maps.
+//! A struct is an object of its fields, a variant without fields its name, one with fields an object of its name to
+//! them. Where JSON has nothing for a value, it is a string: bytes in base64, moments as RFC 3339, decimal numbers,
+//! floats that are not finite, the keys of maps.
 //!
 //! Invariant: what [`write`] writes for a value of a type, [`read`] reads as the same value.
 //!
@@ -54,8 +55,8 @@ impl Call {
         format!("{}({})", self.method, arguments.join(", "))
     }
 
-    /// Reads a call of `method` from its arguments, an object of JSON by name. An argument with a default may be omitted. Nothing at all
-    /// is an object without arguments.
+    /// Reads a call of `method` from its arguments, an object of JSON by name. An argument with a default may be
+    /// omitted. Nothing at all is an object without arguments.
     ///
     /// # Errors
     /// [`WireError::UnknownMethod`]; [`WireError::Json`], which names the method, the argument and the field.

@@ -1,8 +1,8 @@
 //! Typed values and method calls as compact bytes, as YAML and as JSON, both ways.
 //!
-//! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org)); the names are in a
-//! [`Schema`], a record too, so that a journal can be read by people and by programs that lack the types. Nothing here does any I/O, and
-//! nothing panics for any bytes or text.
+//! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org));
+//! the names are in a [`Schema`], a record too, so that a journal can be read by people and by programs that lack the
+//! types. Nothing here does any I/O, and nothing panics for any bytes or text.
 //!
 //! - [`macro@interface`], [`Publisher`], [`Dispatch`]: a trait whose calls are records.
 //! - [`derive@Wire`], which is [`Encode`], [`Decode`], [`Typed`]: Rust values, without a copy where the type borrows.

@@ -1,6 +1,7 @@
 //! The limits of values and schemas. A decoder checks them before it allocates or recurses.
 
-/// How many values may be within one another: lists, maps, structs and enums, counted alike by all that write and read values.
+/// How many values may be within one another: lists, maps, structs and enums, counted alike by all that write and read
+/// values.
 #[doc(hidden)] // For the other crates of Millstream.
 pub const DEPTH_MAX: usize = 64;
 

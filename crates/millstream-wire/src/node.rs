@@ -8,7 +8,8 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use crate::error::{Result, WireError};
 use crate::limits::DEPTH_MAX;
 
-/// How deep the nodes of a document may be: a variant with fields is two mappings, and the call and its arguments are around all.
+/// How deep the nodes of a document may be: a variant with fields is two mappings, and the call and its arguments are
+/// around all.
 const NODES_DEPTH_MAX: usize = 2 * DEPTH_MAX + 4;
 
 #[derive(Debug, Clone)]

@@ -1,8 +1,9 @@
 //! Values as MessagePack bytes, written straight into claimed memory.
 //!
-//! A [`Packer`] never allocates and never writes beyond its slice: a value that does not fit is an error. Every number takes the smallest
-//! form that MessagePack has for it. It is written by hand because it is the hot path of a publisher: an order of 28 fields takes 46 ns,
-//! with the functions of `rmp` 200 ns (they go through `std::io::Write`); the tests compare both.
+//! A [`Packer`] never allocates and never writes beyond its slice: a value that does not fit is an error. Every number
+//! takes the smallest form that MessagePack has for it. It is written by hand because it is the hot path of a
+//! publisher: an order of 28 fields takes 46 ns, with the functions of `rmp` 200 ns (they go through `std::io::Write`);
+//! the tests compare both.
 //!
 //! ```
 //! let mut bytes = [0; 16];
@@ -56,7 +57,8 @@ impl<'a> Packer<'a> {
     /// Writes the values within a list, a map, a struct or an enum.
     ///
     /// # Errors
-    /// More than [`DEPTH_MAX`] of them are within one another, which no [`Unpacker`](crate::Unpacker) reads; what `write` returns.
+    /// More than [`DEPTH_MAX`] of them are within one another, which no [`Unpacker`](crate::Unpacker) reads; what
+    /// `write` returns.
     #[inline]
     pub fn deeper<T, E: From<Box<WireError>>>(
         &mut self,
@@ -235,8 +237,8 @@ impl<'a> Packer<'a> {
         self.uint(number)
     }
 
-    /// A length of one byte where the kind has that form, else of two or four; the marker of the last is one above that of two. A value
-    /// longer than 4 GiB fits into no record.
+    /// A length of one byte where the kind has that form, else of two or four; the marker of the last is one above that
+    /// of two. A value longer than 4 GiB fits into no record.
     #[inline]
     fn length(&mut self, len: usize, short: Option<u8>, two: u8) -> Result<()> {
         if let (Some(marker), Ok(len)) = (short, u8::try_from(len)) {

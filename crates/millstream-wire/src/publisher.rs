@@ -15,10 +15,11 @@ use crate::record::Head;
 
 /// Implements the interface `I`: each call becomes a record.
 ///
-/// Methods that return nothing cannot report a lost call. The publisher then logs the first one and publishes nothing more, so that there is no
-/// gap, until [`check`](Self::check) returns the error. A call that is [refused](Refused) by itself, as one that is too large, is lost alone. What was
-/// never asked for is logged again when the publisher is dropped. Without a subscriber of `tracing` it is written to standard error. Methods that
-/// return a `Result` return the error instead.
+/// Methods that return nothing cannot report a lost call. The publisher then logs the first one and publishes nothing
+/// more, so that there is no gap, until [`check`](Self::check) returns the error. A call that is [refused](Refused) by
+/// itself, as one that is too large, is lost alone. What was never asked for is logged again when the publisher is
+/// dropped. Without a subscriber of `tracing` it is written to standard error. Methods that return a `Result` return
+/// the error instead.
 pub struct Publisher<I: Interface + ?Sized, T: Transport> {
     transport: T,
     schema: u32,

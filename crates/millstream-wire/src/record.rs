@@ -1,8 +1,8 @@
 //! The body of a record: two MessagePack values, one after the other.
 //!
-//! 1. The cause: nil, or `[input, sequence, checksum]` of the record that made the component make this call ([`Lineage`]). In some calls
-//!    `[input, sequence, checksum, after ns, calls]`, which also says when that record was taken ([`Take`]). `[key]` in an external call
-//!    that is recorded once ([`KeyedCall`]).
+//! 1. The cause: nil, or `[input, sequence, checksum]` of the record that made the component make this call
+//!    ([`Lineage`]). In some calls `[input, sequence, checksum, after ns, calls]`, which also says when that record was
+//!    taken ([`Take`]). `[key]` in an external call that is recorded once ([`KeyedCall`]).
 //! 2. The contents. A call is `[schema, method, argument...]`: the [`id`](Schema::id) of the schema, the number of the
 //!    method in it, and the arguments. A [`Note`] is `[0, kind, ...]`.
 //!
@@ -37,7 +37,8 @@ pub struct Lineage {
     pub input: u32,
     /// The sequence number of the record in it.
     pub sequence: u64,
-    /// The checksum of the record, which differs from that of another one that got its number after the input has lost its end.
+    /// The checksum of the record, which differs from that of another one that got its number after the input has lost
+    /// its end.
     pub checksum: u32,
 }
 
@@ -108,11 +109,13 @@ pub enum Note {
         /// Its journal.
         input: InputName,
     },
-    /// A record that a component could not take, set aside: `[0, "dead", path, sequence, error, body, identity, service]`.
+    /// A record that a component could not take, set aside: `[0, "dead", path, sequence, error, body, identity,
+    /// service]`.
     Dead {
         /// The path of the journal that holds it: a hint for people.
         path: String,
-        /// The identity of that journal. `None` for a tick of a timer of a service without output, which no journal records.
+        /// The identity of that journal. `None` for a tick of a timer of a service without output, which no journal
+        /// records.
         identity: Option<u128>,
         /// The identity of the service's output journal, if it has one.
         service: Option<u128>,

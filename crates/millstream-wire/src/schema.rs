@@ -1,11 +1,11 @@
 //! The calls of an interface: methods, arguments, types and the names of all of them.
 //!
-//! Records hold values by position only. Their [`Schema`] is a record itself, written once per journal and again when it changes, so that
-//! every journal can be read without the program that wrote it. Names stay the same between two versions of an interface, positions do not:
-//! see [`Adapter`](crate::Adapter).
+//! Records hold values by position only. Their [`Schema`] is a record itself, written once per journal and again when
+//! it changes, so that every journal can be read without the program that wrote it. Names stay the same between two
+//! versions of an interface, positions do not: see [`Adapter`](crate::Adapter).
 //!
-//! A schema that exists has been checked: names are unique, types refer to definitions that are there, defaults fit their
-//! types, and everything is within limits.
+//! A schema that exists has been checked: names are unique, types refer to definitions that are there, defaults fit
+//! their types, and everything is within limits.
 //!
 //! ```
 //! use millstream_wire::{Field, Method, Schema, Type};
@@ -161,8 +161,8 @@ impl Schema {
         Ok(schema)
     }
 
-    /// The number of this schema in each call: a hash of all of it, never 0. So publishers need not agree on numbers, and a record means
-    /// the same wherever it is copied.
+    /// The number of this schema in each call: a hash of all of it, never 0. So publishers need not agree on numbers,
+    /// and a record means the same wherever it is copied.
     #[inline]
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -1,5 +1,5 @@
-//! Types of the standard library that a schema has no type of its own for, each as the nearest one: so that schemas, and programs in other
-//! languages, know the same types as before.
+//! Types of the standard library that a schema has no type of its own for, each as the nearest one: so that schemas,
+//! and programs in other languages, know the same types as before.
 //!
 //! | Rust | in the schema |
 //! |---|---|

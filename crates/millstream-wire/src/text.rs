@@ -1,8 +1,8 @@
 //! Values as YAML and back, guided by their types.
 //!
-//! A struct is a mapping of its fields; an optional field without a value, or a field that has its default, may be left out. A variant without
-//! fields is its name, one with fields a mapping of its name to them. Bytes are base64, moments RFC 3339.
-//! The text is written by `saphyr`.
+//! A struct is a mapping of its fields; an optional field without a value, or a field that has its default, may be left
+//! out. A variant without fields is its name, one with fields a mapping of its name to them. Bytes are base64, moments
+//! RFC 3339. The text is written by `saphyr`.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

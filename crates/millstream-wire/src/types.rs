@@ -25,8 +25,8 @@ impl Types {
         }
     }
 
-    /// Adds a struct or enum unless it is there already. `path` is its name with that of its module, which distinguishes two types of one
-    /// name; a type may refer to itself within `shape`.
+    /// Adds a struct or enum unless it is there already. `path` is its name with that of its module, which
+    /// distinguishes two types of one name; a type may refer to itself within `shape`.
     ///
     /// # Errors
     /// Another type has the same name; what `shape` returns.

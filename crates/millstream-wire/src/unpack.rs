@@ -1,10 +1,10 @@
 //! MessagePack bytes as values, strings and bytes borrowed from them.
 //!
-//! An [`Unpacker`] takes any form of a number that holds its value, so that a field may become wider. It never panics for any bytes, and
-//! reads nested values at most [`DEPTH_MAX`] levels deep.
+//! An [`Unpacker`] takes any form of a number that holds its value, so that a field may become wider. It never panics
+//! for any bytes, and reads nested values at most [`DEPTH_MAX`] levels deep.
 //!
-//! Its methods are always inlined: then the fields of a record are read by straight code. An order of 28 fields takes 100 ns,
-//! and 139 ns when the compiler decides.
+//! Its methods are always inlined: then the fields of a record are read by straight code. An order of 28 fields takes
+//! 100 ns, and 139 ns when the compiler decides.
 //!
 //! ```
 //! let mut values = millstream_wire::Unpacker::new(b"\x92\xff\xa2ok");

@@ -1,6 +1,7 @@
 //! Millstream: durable, microsecond event processing for Rust in one crate, without a broker or a cluster to operate.
 //!
-//! - A *flow* ([`flow`]) takes events from sources through steps to sinks: state for each key, windows, joins, exact after a crash.
+//! - A *flow* ([`flow`]) takes events from sources through steps to sinks: state for each key, windows, joins, exact
+//!   after a crash.
 //! - A *journal* ([`journal`]) is a durable log in mapped files, which any process of the machine appends to and tails.
 //! - A *queue* ([`queue`]) is durable, in process or served to any memcache client.
 //! - A *service* ([`service`]) is a component whose inputs and outputs are method calls in journals, replayable.
@@ -21,7 +22,8 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! The [guide](https://github.com/millstream/millstream/blob/main/docs/guide/flows.md) has a program in Rust for each of its parts, and the
+//! The [guide](https://github.com/millstream/millstream/blob/main/docs/guide/flows.md) has a program in Rust for each
+//! of its parts, and the
 //! [examples](https://github.com/millstream/millstream/tree/main/examples) are whole programs. The program `millstream` is in the crate `millstream-cli`.
 //!
 //! # Features

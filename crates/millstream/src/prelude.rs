@@ -1,7 +1,7 @@
 //! What programs of flows import again and again.
 //!
-//! A name that a program imports by itself takes precedence: `use millstream::journal::{Journal, Options};` beside the prelude makes
-//! `Options` those of journals.
+//! A name that a program imports by itself takes precedence: `use millstream::journal::{Journal, Options};` beside the
+//! prelude makes `Options` those of journals.
 //!
 //! ```
 //! use millstream::prelude::*;

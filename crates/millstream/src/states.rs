@@ -4,9 +4,10 @@ use millstream_flow::checkpoint::Codec;
 use millstream_wire::{Decode, Encode, Unpacker, packed};
 
 /// Returns the codec of a state that derives [`Wire`](derive@crate::Wire), for
-/// [`Flow::saves_by`](crate::flow::Flow::saves_by): a type that is an argument of calls and a state of flows needs that derive alone,
-/// and none of serde. A state that was saved with other fields is not read, which is an error at the start that names the state: where fields
-/// may be added later, derive serde's traits with `#[serde(default)]` for these, and use [`Flow::saves`](crate::flow::Flow::saves).
+/// [`Flow::saves_by`](crate::flow::Flow::saves_by): a type that is an argument of calls and a state of flows needs that
+/// derive alone, and none of serde. A state that was saved with other fields is not read, which is an error at the
+/// start that names the state: where fields may be added later, derive serde's traits with `#[serde(default)]` for
+/// these, and use [`Flow::saves`](crate::flow::Flow::saves).
 ///
 /// ```
 /// use millstream::flow::{Flow, Options, Recovery, testing};

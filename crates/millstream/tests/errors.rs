@@ -1,5 +1,5 @@
-//! The public errors under a crate that collects causes: each cause is in the line once, and the error of the system can be
-//! found.
+//! The public errors under a crate that collects causes: each cause is in the line once, and the error of the system
+//! can be found.
 
 #![cfg(all(
     feature = "cluster",

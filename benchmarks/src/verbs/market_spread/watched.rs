@@ -1,5 +1,5 @@
-//! What a page costs that is open: pairs of runs in turns, one without a page, and one whose page a client follows and whose metrics
-//! another one reads each second.
+//! What a page costs that is open: pairs of runs in turns, one without a page, and one whose page a client follows and
+//! whose metrics another one reads each second.
 
 use std::fmt;
 use std::io::{Read, Write};

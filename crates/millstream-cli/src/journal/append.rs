@@ -1,7 +1,7 @@
 //! `millstream journal append`: a record for each line or frame of standard input, acknowledged by its number.
 //!
-//! Lines that one read returns are appended together, with one sync for all. A number is printed only after its record is as durable as
-//! `--sync` says and, if followers are waited for, acknowledged by them.
+//! Lines that one read returns are appended together, with one sync for all. A number is printed only after its record
+//! is as durable as `--sync` says and, if followers are waited for, acknowledged by them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,7 +33,8 @@ pub(super) struct Args {
     framing: Framing,
     #[command(flatten)]
     making: AppendOptions,
-    /// Acknowledge a record only after a follower has, as `journal follow` does; it is an error when that takes longer than TIME.
+    /// Acknowledge a record only after a follower has, as `journal follow` does; it is an error when that takes longer
+    /// than TIME.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "30s",
           value_parser = moment::parse_duration)]
     wait_follower: Option<Duration>,

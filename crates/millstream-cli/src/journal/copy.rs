@@ -27,8 +27,9 @@ pub(super) struct Args {
     target: PathBuf,
     #[command(flatten)]
     choice: Choice,
-    /// Copy all records that are sound, also from a journal that cannot be opened: a copy by other programs that was torn, or a damaged
-    /// one. No process may write to it. After a gap the records go into TARGET.from-N, where N is the first of them.
+    /// Copy all records that are sound, also from a journal that cannot be opened: a copy by other programs that was
+    /// torn, or a damaged one. No process may write to it. After a gap the records go into TARGET.from-N, where N is
+    /// the first of them.
     #[arg(long, conflicts_with_all = ["from", "to", "since", "until", "count"])]
     salvage: bool,
     /// Report as JSON.

@@ -31,10 +31,12 @@ pub(super) struct Args {
     /// The leader, and the name of its journal, if it serves more than one.
     #[arg(value_name = "HOST:PORT[/NAME]", value_parser = leader::parse)]
     leader: Leader,
-    /// The directory of the copy; made when there is none. With --set the directory for the copies, each under its name.
+    /// The directory of the copy; made when there is none. With --set the directory for the copies, each under its
+    /// name.
     dir: PathBuf,
-    /// Follow several journals as one set, named in the order in which records cause each other: inputs first. At each moment a copy holds no
-    /// effect of a record that the copies before it do not hold. What a service keeps beside its output belongs to the output.
+    /// Follow several journals as one set, named in the order in which records cause each other: inputs first. At each
+    /// moment a copy holds no effect of a record that the copies before it do not hold. What a service keeps beside its
+    /// output belongs to the output.
     #[arg(
         long,
         value_name = "NAME,...",

@@ -1,7 +1,7 @@
 //! `millstream journal import`: records from lines of JSON, with their times and numbers.
 //!
-//! A journal that is made begins with the number of the first line. From there on each line that names a number must name the one its
-//! record gets, so that a file with a hole is noticed.
+//! A journal that is made begins with the number of the first line. From there on each line that names a number must
+//! name the one its record gets, so that a file with a hole is noticed.
 
 use std::path::PathBuf;
 

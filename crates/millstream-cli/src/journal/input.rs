@@ -1,6 +1,7 @@
 //! What comes in: standard input or a file, cut into frames as it comes.
 //!
-//! A read waits for input without holding back a signal: Ctrl-C ends the waiting, and what has been read is still taken.
+//! A read waits for input without holding back a signal: Ctrl-C ends the waiting, and what has been read is still
+//! taken.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

@@ -32,8 +32,8 @@ pub(crate) fn parse_address(text: &str) -> Result<(String, u16), String> {
 }
 
 impl Leader {
-    /// The journals that are meant, by name and directory: the one in `dir`, or those of a set, each under its name there, with what
-    /// services keep beside them.
+    /// The journals that are meant, by name and directory: the one in `dir`, or those of a set, each under its name
+    /// there, with what services keep beside them.
     pub(super) fn journals(
         &self,
         dir: &Path,

@@ -37,7 +37,8 @@ enum Form {
     Hex,
     /// The body alone, as it is, and a line end.
     Raw,
-    /// Time, sequence number and the call of a service; exits 1 at the end if a record is none or does not fit its schema.
+    /// Time, sequence number and the call of a service; exits 1 at the end if a record is none or does not fit its
+    /// schema.
     Calls,
 }
 

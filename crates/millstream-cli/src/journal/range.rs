@@ -17,8 +17,8 @@ pub(super) struct Choice {
     /// End before this sequence number.
     #[arg(long, value_name = "SEQ")]
     to: Option<u64>,
-    /// Begin with the first record of this time or later: 2026-11-21T16:42:40Z, a date (UTC), how long ago ("10m", "2 hours ago"), or "yesterday 14:00", "monday" in
-    /// the time zone of this machine.
+    /// Begin with the first record of this time or later: 2026-11-21T16:42:40Z, a date (UTC), how long ago ("10m", "2
+    /// hours ago"), or "yesterday 14:00", "monday" in the time zone of this machine.
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     since: Option<Moment>,
     /// End after the last record before this time.

@@ -71,7 +71,8 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     rejoin(&options, (args.yes, args.json), stop, || Ok(()))
 }
 
-/// Make journals copies; where records are dropped, only if that is allowed (`yes`). `prepare` is called before anything is changed.
+/// Make journals copies; where records are dropped, only if that is allowed (`yes`). `prepare` is called before
+/// anything is changed.
 pub(crate) fn rejoin(
     options: &RejoinOptions,
     (yes, json): (bool, bool),

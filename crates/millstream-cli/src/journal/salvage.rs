@@ -1,7 +1,8 @@
-//! `millstream journal copy --salvage`: the sound records of a journal that is torn or damaged, even where it cannot be opened.
+//! `millstream journal copy --salvage`: the sound records of a journal that is torn or damaged, even where it cannot be
+//! opened.
 //!
-//! The numbers of a journal are dense, and records keep theirs. So where records are lost, the rest goes into another journal, which
-//! begins with the record after the loss.
+//! The numbers of a journal are dense, and records keep theirs. So where records are lost, the rest goes into another
+//! journal, which begins with the record after the loss.
 
 use std::path::{Path, PathBuf};
 

@@ -52,8 +52,8 @@ pub(super) struct Args {
     /// Send something at least this often. A side that is silent for ten times as long is taken for dead.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_heartbeat)]
     heartbeat: Duration,
-    /// An old leader, which is notified after `journal promote` that these journals are in newer terms, until it knows. May be
-    /// repeated.
+    /// An old leader, which is notified after `journal promote` that these journals are in newer terms, until it knows.
+    /// May be repeated.
     #[arg(long, value_name = "HOST:PORT", value_parser = leader::parse_address)]
     tell: Vec<(String, u16)>,
     /// Notify only old leaders whose certificate one of those in this PEM file vouches for.

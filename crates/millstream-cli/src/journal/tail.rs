@@ -88,7 +88,8 @@ fn print(
     Ok(())
 }
 
-/// Open so that appending writers wake us. Where that is not allowed, or the journal belongs to one process alone, look often.
+/// Open so that appending writers wake us. Where that is not allowed, or the journal belongs to one process alone, look
+/// often.
 fn open_to_follow(path: &Path) -> Outcome<Journal> {
     let options = Options {
         create: false,

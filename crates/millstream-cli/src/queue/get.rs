@@ -26,8 +26,8 @@ pub(super) struct Args {
     /// Wait so long for each item.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     wait: Duration,
-    /// A line of JSON for each item: text or base64, flags, expiry, how often and since when it failed, where it comes from. `put --json`
-    /// takes bytes, flags and expiry from it.
+    /// A line of JSON for each item: text or base64, flags, expiry, how often and since when it failed, where it comes
+    /// from. `put --json` takes bytes, flags and expiry from it.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -47,8 +47,8 @@ pub(super) struct DrainArgs {
     /// The queue.
     #[arg(value_parser = queue_name)]
     queue: String,
-    /// A line of JSON for each item: text or base64, flags, expiry, how often and since when it failed, where it comes from. `put --json`
-    /// takes bytes, flags and expiry from it.
+    /// A line of JSON for each item: text or base64, flags, expiry, how often and since when it failed, where it comes
+    /// from. `put --json` takes bytes, flags and expiry from it.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -64,8 +64,8 @@ pub(super) struct PeekArgs {
     /// The queue.
     #[arg(value_parser = queue_name)]
     queue: String,
-    /// A line of JSON: text or base64, flags, id, when it was added, expiry, how often and since when it failed; of a dead letter also the
-    /// queue that it left, and why.
+    /// A line of JSON: text or base64, flags, id, when it was added, expiry, how often and since when it failed; of a
+    /// dead letter also the queue that it left, and why.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

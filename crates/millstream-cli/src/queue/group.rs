@@ -22,8 +22,9 @@ use tracing::warn;
 /// Which machine serves the queues.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct GroupArgs {
-    /// Serve only while this arbiter lets this machine do so, and follow the machine that serves otherwise: file:DIR on storage that all machines share,
-    /// etcd://HOST:PORT/KEY, etcds://HOST:PORT/KEY, or kubernetes:NAMESPACE/NAME. Answers wait for the followers that may take over.
+    /// Serve only while this arbiter lets this machine do so, and follow the machine that serves otherwise: file:DIR on
+    /// storage that all machines share, etcd://HOST:PORT/KEY, etcds://HOST:PORT/KEY, or kubernetes:NAMESPACE/NAME.
+    /// Answers wait for the followers that may take over.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) arbiter: Option<ArbiterAddress>,
     /// This machine's name, which no other one has [default: this host's name and the directory's].
@@ -35,8 +36,8 @@ pub(super) struct GroupArgs {
     /// How long another machine waits for one that is silent before it takes over [default: 5s].
     #[arg(long, value_name = "TIME", requires = "arbiter", value_parser = moment::parse_duration)]
     lease: Option<Duration>,
-    /// How much earlier a machine that cannot renew its lease answers nothing any more [default: a fifth of --lease]. The clocks of the machines may not
-    /// differ by more in a lease.
+    /// How much earlier a machine that cannot renew its lease answers nothing any more [default: a fifth of --lease].
+    /// The clocks of the machines may not differ by more in a lease.
     #[arg(long, value_name = "TIME", requires = "arbiter", value_parser = moment::parse_duration)]
     lease_margin: Option<Duration>,
     /// The authorities, in PEM, by whose certificates etcd is recognised.

@@ -1,4 +1,5 @@
-//! `millstream queue delete`, `flush`, `confirm`, `status`, `reload` and `redrive`: one request to the server, or a few.
+//! `millstream queue delete`, `flush`, `confirm`, `status`, `reload` and `redrive`: one request to the server, or a
+//! few.
 
 use super::client::{Client, ServerArgs, queue_name};
 use crate::failure::Failure;

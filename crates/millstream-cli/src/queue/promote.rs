@@ -1,4 +1,5 @@
-//! `millstream queue promote` and `rejoin`: a copy becomes the queues after their machine was lost, and what that has becomes a copy.
+//! `millstream queue promote` and `rejoin`: a copy becomes the queues after their machine was lost, and what that has
+//! becomes a copy.
 
 use std::path::{Path, PathBuf};
 

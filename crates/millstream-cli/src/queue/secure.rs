@@ -14,7 +14,8 @@ use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
 use crate::failure::Failure;
 
-/// Makes the TLS handshake over `stream`. The server's certificate must be one of those in the PEM file `trusted`, or be signed by one of them for `name`.
+/// Makes the TLS handshake over `stream`. The server's certificate must be one of those in the PEM file `trusted`, or
+/// be signed by one of them for `name`.
 pub(super) fn connect(
     trusted: &Path,
     name: &str,

@@ -34,8 +34,8 @@ Example:
   millstream queue serve --dir queues &
   printf 'set jobs 0 0 5\\r\\nhello\\r\\nget jobs\\r\\nquit\\r\\n' | nc 127.0.0.1 22133")]
 pub(super) struct Args {
-    /// Where to listen, as often as you like: HOST:PORT, or unix:PATH for clients on this machine. Port 0 takes a free one,
-    /// which is printed to stderr.
+    /// Where to listen, as often as you like: HOST:PORT, or unix:PATH for clients on this machine. Port 0 takes a free
+    /// one, which is printed to stderr.
     #[arg(long, value_name = "ADDRESS", value_parser = address::parse_server, default_value = "127.0.0.1:22133")]
     listen: Vec<Address>,
     /// Where to listen with Kestrel's replies, besides.
@@ -56,7 +56,8 @@ pub(super) struct Args {
     /// A file with a line NAME:PASSWORD for each user. Clients authenticate first, as those of memcached do.
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
-    /// Listen beyond this machine without passwords: each machine that reaches the address may read and remove all items.
+    /// Listen beyond this machine without passwords: each machine that reaches the address may read and remove all
+    /// items.
     #[arg(long, conflicts_with = "auth_file")]
     no_auth: bool,
     /// Speak TLS over TCP, with the certificates in this PEM file.
@@ -77,8 +78,8 @@ pub(super) struct Args {
     /// A file with a secret, which server and followers prove to each other over TLS.
     #[arg(long, value_name = "FILE", requires = "replica")]
     secret_file: Option<PathBuf>,
-    /// The server that was before, by its --replica: it is notified after `queue promote` that a copy was promoted, until it knows.
-    /// May be repeated.
+    /// The server that was before, by its --replica: it is notified after `queue promote` that a copy was promoted,
+    /// until it knows. May be repeated.
     #[arg(long, value_name = "HOST:PORT", requires = "replica", conflicts_with = "arbiter", value_parser = leader::parse_address)]
     tell: Vec<(String, u16)>,
     #[command(flatten)]

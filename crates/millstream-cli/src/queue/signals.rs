@@ -1,4 +1,5 @@
-//! The signals of a process that serves queues: SIGTERM and SIGINT stop the server, SIGHUP lets it read its files again.
+//! The signals of a process that serves queues: SIGTERM and SIGINT stop the server, SIGHUP lets it read its files
+//! again.
 
 use std::io;
 use std::thread::JoinHandle;

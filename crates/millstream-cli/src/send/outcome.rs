@@ -41,8 +41,8 @@ struct StreamReport<'a> {
     lag_us: Option<Lag>,
 }
 
-/// The lag of messages against the schedule when they were written: each as large as that of the oldest of its write. Those that
-/// were ordered and not sent are in it with their lateness when the schedule was left.
+/// The lag of messages against the schedule when they were written: each as large as that of the oldest of its write.
+/// Those that were ordered and not sent are in it with their lateness when the schedule was left.
 #[derive(Serialize)]
 struct Lag {
     p50: u64,

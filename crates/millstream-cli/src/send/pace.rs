@@ -95,8 +95,8 @@ impl Schedule {
     }
 }
 
-/// Send all streams by the schedule. Returns when the schedule was left, and how that went; what was due by then and not
-/// sent is booked as late as it was then.
+/// Send all streams by the schedule. Returns when the schedule was left, and how that went; what was due by then and
+/// not sent is booked as late as it was then.
 pub(super) fn send_all(
     streams: &mut [Stream],
     schedule: &Schedule,
@@ -112,7 +112,8 @@ pub(super) fn send_all(
     (end_ns, sent)
 }
 
-/// Books the messages that were due by `end_ns` and not sent, in groups: each message counts as late as the first of its group.
+/// Books the messages that were due by `end_ns` and not sent, in groups: each message counts as late as the first of
+/// its group.
 fn book_unsent(stream: &mut Stream, schedule: &Schedule, end_ns: u64) {
     let due = schedule.ordered(stream.limit, end_ns);
     let group = (due.saturating_sub(stream.sent) / UNSENT_GROUPS).max(1);

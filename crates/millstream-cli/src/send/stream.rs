@@ -144,8 +144,8 @@ impl Stream {
 /// The longest lag that is recorded, a day in us. Longer ones count as that.
 const LONGEST_LAG_US: u64 = 24 * 3600 * 1_000_000;
 
-/// An empty histogram of lags. Its bounds are fixed: `saturating_record_n` never makes a histogram larger, it books a value
-/// above the largest bucket in that bucket.
+/// An empty histogram of lags. Its bounds are fixed: `saturating_record_n` never makes a histogram larger, it books a
+/// value above the largest bucket in that bucket.
 fn lag_histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
     Histogram::new_with_bounds(1, LONGEST_LAG_US, 3)
 }

@@ -8,7 +8,8 @@ use millstream_flow::key::AnyKey;
 use millstream_flow::state::codec::MESSAGE_PACK;
 use serde_json::{Map, Value};
 
-/// Shows a state that another language wrote, given the tag of its format and its bytes; `None` for a format that it does not know.
+/// Shows a state that another language wrote, given the tag of its format and its bytes; `None` for a format that it
+/// does not know.
 pub type ShowState = fn(u8, &[u8]) -> Option<String>;
 
 /// The longest state that is shown as bytes as a whole.

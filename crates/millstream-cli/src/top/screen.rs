@@ -1,5 +1,5 @@
-//! A terminal in raw mode on its other screen, as it was before when this is dropped. Drawing is the ANSI sequences of ECMA-48 that every
-//! terminal of today has.
+//! A terminal in raw mode on its other screen, as it was before when this is dropped. Drawing is the ANSI sequences of
+//! ECMA-48 that every terminal of today has.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -107,8 +107,8 @@ fn put(bytes: &[u8]) -> Result<()> {
     out.flush()
 }
 
-/// The lines as a terminal of this size shows them. A line is erased before it is written: after a character in the last column the
-/// cursor is on it.
+/// The lines as a terminal of this size shows them. A line is erased before it is written: after a character in the
+/// last column the cursor is on it.
 fn drawn(lines: &[Line], width: usize, height: usize) -> String {
     let mut drawn = HOME.to_owned();
     for (row, line) in lines.iter().take(height).enumerate() {
@@ -135,8 +135,8 @@ fn style(tone: Tone) -> &'static str {
     }
 }
 
-/// Whether one of the keys is `q`, Ctrl-C, or Escape. Other keys begin with the byte of Escape: `ESC [` up to a letter, `ESC O` and a
-/// letter.
+/// Whether one of the keys is `q`, Ctrl-C, or Escape. Other keys begin with the byte of Escape: `ESC [` up to a letter,
+/// `ESC O` and a letter.
 fn has_end(mut keys: &[u8]) -> bool {
     const ESCAPE: u8 = 0x1b;
     const CTRL_C: u8 = 0x03;

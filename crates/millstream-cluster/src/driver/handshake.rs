@@ -1,4 +1,5 @@
-//! The handshake of a connection inside TLS: both sides prove the secret, if there is one, and the caller says what the connection is for.
+//! The handshake of a connection inside TLS: both sides prove the secret, if there is one, and the caller says what the
+//! connection is for.
 //!
 //! ```text
 //!  caller                                        listener

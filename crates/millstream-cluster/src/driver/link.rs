@@ -19,8 +19,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A connection for data to another process.
 ///
-/// A read or write after its loss never returns: the process at the other end has died, or the run ends, and the thread has nothing to say
-/// about it that the events of the run do not say.
+/// A read or write after its loss never returns: the process at the other end has died, or the run ends, and the thread
+/// has nothing to say about it that the events of the run do not say.
 pub(super) struct DataLink {
     stream: Arc<Stream>,
     /// Data that was read with the handshake.
@@ -55,8 +55,8 @@ impl DataLink {
 
     /// Waits until the run has ended; it does not return after a death.
     ///
-    /// The workers of the other process have ended. Its last commit and its last deliveries may take any time, during which its
-    /// control link tells that it lives; a death is reported by the control links.
+    /// The workers of the other process have ended. Its last commit and its last deliveries may take any time, during
+    /// which its control link tells that it lives; a death is reported by the control links.
     fn wait_for_end(&self) {
         let ended = || {
             self.hub.wait(END_CHECK, |state| {
@@ -141,7 +141,8 @@ impl Link for DataLink {
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match how {
             Shutdown::Write => {
-                // The other side may have closed the connection already: it has ended, or the control links report its death.
+                // The other side may have closed the connection already: it has ended, or the control links report its
+                // death.
                 let _gone_already = self.stream.finish();
             }
             Shutdown::Read | Shutdown::Both => self.stream.close(),

@@ -1,4 +1,5 @@
-//! Where connections of other processes arrive. Nothing that is not authenticated is taken for a process, and none of it lasts.
+//! Where connections of other processes arrive. Nothing that is not authenticated is taken for a process, and none of
+//! it lasts.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;

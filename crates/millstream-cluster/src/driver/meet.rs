@@ -40,8 +40,8 @@ impl Patience {
         }
     }
 
-    /// Returns an error when the wait has been long enough. `missing` says for what; it is alone if no other process is there that does
-    /// not take this one, or that this one does not take.
+    /// Returns an error when the wait has been long enough. `missing` says for what; it is alone if no other process is
+    /// there that does not take this one, or that this one does not take.
     fn check(
         &mut self,
         hub: &Hub,

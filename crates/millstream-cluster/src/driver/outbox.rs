@@ -19,8 +19,8 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct Pending {
     bytes: Vec<u8>,
-    /// Sums that replace earlier ones: a link that stalls does not collect them. With the number at which each was added: what
-    /// a load says of its whole process counts until the next load of any worker of that process.
+    /// Sums that replace earlier ones: a link that stalls does not collect them. With the number at which each was
+    /// added: what a load says of its whole process counts until the next load of any worker of that process.
     handled: BTreeMap<(usize, usize), (u64, HandledLoad)>,
     added: u64,
     /// How this process is doing: the latest only, for the same reason.
@@ -76,7 +76,8 @@ impl Outbox {
         }
     }
 
-    /// Sends what is added until the outbox is closed or the connection is lost. The reader of the connection notices a loss.
+    /// Sends what is added until the outbox is closed or the connection is lost. The reader of the connection notices a
+    /// loss.
     pub(super) fn send(&self, stream: &Stream) {
         loop {
             let mut pending = self.lock();

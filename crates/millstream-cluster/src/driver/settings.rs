@@ -41,7 +41,8 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authorities that sign for processes of this cluster, and for nothing else: a process with any certificate of theirs may join.
+    /// The authorities that sign for processes of this cluster, and for nothing else: a process with any certificate of
+    /// theirs may join.
     pub authorities: PathBuf,
     /// The name in the certificates of the others; the host of each address when there is none.
     pub name: Option<String>,
@@ -55,9 +56,9 @@ pub struct Settings {
     pub process: usize,
     /// The addresses of all processes, by number.
     pub hosts: Vec<Address>,
-    /// Where this process listens. `None`: with a secret or certificates at all addresses of the machine, with the port of its own address,
-    /// because the name of a machine may be one of the loopback interface there; otherwise, and where its address is a Unix socket,
-    /// `localhost` or a number of the loopback interface, at its own address.
+    /// Where this process listens. `None`: with a secret or certificates at all addresses of the machine, with the port
+    /// of its own address, because the name of a machine may be one of the loopback interface there; otherwise, and
+    /// where its address is a Unix socket, `localhost` or a number of the loopback interface, at its own address.
     pub listen: Option<Address>,
     /// How they recognise each other.
     pub auth: Auth,
@@ -163,7 +164,8 @@ impl Identity {
     }
 }
 
-/// Whether a host means this machine alone by what it is called. Names that are resolved here may be resolved to other addresses elsewhere.
+/// Whether a host means this machine alone by what it is called. Names that are resolved here may be resolved to other
+/// addresses elsewhere.
 fn is_loopback(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(number) => number.to_canonical().is_loopback(),

@@ -30,7 +30,8 @@ pub(super) fn compare(process: usize, zero: &Offer, other: &Offer) -> Result<(),
     Ok(compare_runs(process, zero, other)?)
 }
 
-/// What differs in the versions of the program, with the remedy. During an upgrade of one machine after the other that is no mistake.
+/// What differs in the versions of the program, with the remedy. During an upgrade of one machine after the other that
+/// is no mistake.
 fn other_version(process: usize, zero: &Offer, other: &Offer) -> Option<String> {
     let version = |offer: &Offer, part: &str| {
         let found = offer.version.iter().find(|(name, _)| name == part);
@@ -83,7 +84,8 @@ fn compare_runs(process: usize, zero: &Offer, other: &Offer) -> Result<(), Strin
     }
 }
 
-/// Compares a source of process `process` with that of process 0. A source that each machine has for itself has nothing in common.
+/// Compares a source of process `process` with that of process 0. A source that each machine has for itself has nothing
+/// in common.
 fn compare_sources(
     process: usize,
     theirs: &OfferedSource,

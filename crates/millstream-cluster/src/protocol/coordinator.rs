@@ -1,6 +1,7 @@
 //! Process 0.
 //!
-//! Invariant: an epoch is reported as prepared by all only when each process has said so in this run, and [`Event::Died`] is the last event.
+//! Invariant: an epoch is reported as prepared by all only when each process has said so in this run, and
+//! [`Event::Died`] is the last event.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -446,8 +447,8 @@ impl Coordinator {
         self.end_if_all_ended();
     }
 
-    /// Ends the run well once all processes have ended. A process that dies before would wait for ever for those that have
-    /// left, so until then its death is one of the run. A run that was asked to stop ends with process 0.
+    /// Ends the run well once all processes have ended. A process that dies before would wait for ever for those that
+    /// have left, so until then its death is one of the run. A run that was asked to stop ends with process 0.
     fn end_if_all_ended(&mut self) {
         let all = self.peers.iter().all(|peer| peer.ended);
         if !self.reported.ended && (all || self.reported.stop && self.peers[0].ended) {

@@ -1,7 +1,7 @@
 //! The messages of the control links, as bytes.
 //!
-//! A message is a frame ([`millstream_link::frames`]) of the kind [`Kind::Message`]. Its payload is a [`Message`] in the form of
-//! [`millstream_link::encode`]. Messages before the run have run id 0.
+//! A message is a frame ([`millstream_link::frames`]) of the kind [`Kind::Message`]. Its payload is a [`Message`] in
+//! the form of [`millstream_link::encode`]. Messages before the run have run id 0.
 //!
 //! ```
 //! use millstream_cluster::protocol::{Body, Message};

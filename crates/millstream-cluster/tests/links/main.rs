@@ -1,4 +1,5 @@
-//! Processes that meet over real sockets, each on a thread of its own: joins, deaths, partitions, and peers that are no processes.
+//! Processes that meet over real sockets, each on a thread of its own: joins, deaths, partitions, and peers that are no
+//! processes.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![expect(

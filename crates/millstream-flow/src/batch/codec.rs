@@ -17,8 +17,8 @@ pub trait BatchCodec<B> {
     /// Appends a batch.
     ///
     /// # Errors
-    /// An item that cannot be written: a [`Failure`](crate::Failure) with the key and the item, where these are known. The
-    /// sender adds the name of its step.
+    /// An item that cannot be written: a [`Failure`](crate::Failure) with the key and the item, where these are known.
+    /// The sender adds the name of its step.
     fn encode(&self, batch: &B, out: &mut Vec<u8>) -> Result<(), Cause>;
     /// The batch of which these are the bytes, all of them.
     ///

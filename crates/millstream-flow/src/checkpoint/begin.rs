@@ -1,4 +1,5 @@
-//! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back to it.
+//! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back
+//! to it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -65,9 +66,9 @@ pub(crate) struct ClusterStart<'a> {
 
 /// Opens the state directory, checks that it belongs to this flow, and rolls the sinks back to the last commit.
 ///
-/// A first run commits an epoch of its own before it reads any input, so that sinks know their initial state. So does each
-/// run of several processes: all of them prepare its first epoch before any worker starts, with changes or without.
-/// If a flow was killed between its last commit and the notification of its sinks and sources, they are
+/// A first run commits an epoch of its own before it reads any input, so that sinks know their initial state. So does
+/// each run of several processes: all of them prepare its first epoch before any worker starts, with changes or
+/// without. If a flow was killed between its last commit and the notification of its sinks and sources, they are
 /// notified here. A run of one process ends then; with several, other processes may have input.
 pub(crate) fn resume(
     flow: &str,
@@ -208,8 +209,8 @@ fn open(
     Ok((store, shards, joined))
 }
 
-/// Returns the error of a start without the others. A process that died after its flow had ended, and is started again alone, has nothing
-/// to do: it ends without an error.
+/// Returns the error of a start without the others. A process that died after its flow had ended, and is started again
+/// alone, has nothing to do: it ends without an error.
 fn end_alone(
     options: &Recovery,
     cluster: &ClusterStart<'_>,
@@ -462,8 +463,8 @@ fn lost_coordinator() -> FlowError {
     }
 }
 
-/// Divides the partitions of all sources among the processes of the run; returns also the workers of those of each source. Where another
-/// process would read a partition than before, it does not have its position: that is an error.
+/// Divides the partitions of all sources among the processes of the run; returns also the workers of those of each
+/// source. Where another process would read a partition than before, it does not have its position: that is an error.
 fn divide(
     parts: &FlowParts<'_>,
     commit: &Commit,

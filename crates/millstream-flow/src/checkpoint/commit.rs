@@ -91,8 +91,8 @@ pub(super) struct PendingParts {
     pub(super) commits: u64,
 }
 
-/// Where the marks of a commit are that this process writes, by the names of source or step and of partition: there may be thousands of
-/// partitions.
+/// Where the marks of a commit are that this process writes, by the names of source or step and of partition: there may
+/// be thousands of partitions.
 struct MarkPlaces {
     sources: HashMap<(String, String), usize>,
     watermarks: HashMap<(String, String), usize>,
@@ -282,8 +282,8 @@ impl Committer {
         }
     }
 
-    /// Waits until a follower has the epoch that was appended, if commits wait for one. Returns false if the run has failed
-    /// meanwhile: nothing is notified of the epoch then.
+    /// Waits until a follower has the epoch that was appended, if commits wait for one. Returns false if the run has
+    /// failed meanwhile: nothing is notified of the epoch then.
     pub(super) fn await_replica(&mut self, epoch: u64) -> Result<bool, FlowError> {
         let Some(replicated) = &mut self.replicated else {
             return Ok(true);

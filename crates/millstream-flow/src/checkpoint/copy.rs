@@ -1,8 +1,9 @@
 //! Copies the state of a flow, while it runs or not: for a backup, or for a second flow that goes on by itself.
 //!
-//! Journals are copied record by record, the journals of epochs up to one commit. In a run of several processes that is a commit of
-//! process 0, and of each other process the one that it names. Everything else is copied after that commit was chosen, so that it has what
-//! the commit refers to; what a running flow has removed meanwhile begins the copy anew.
+//! Journals are copied record by record, the journals of epochs up to one commit. In a run of several processes that is
+//! a commit of process 0, and of each other process the one that it names. Everything else is copied after that commit
+//! was chosen, so that it has what the commit refers to; what a running flow has removed meanwhile begins the copy
+//! anew.
 //!
 //! Invariant: the directory of the copy appears when it is complete and durable.
 
@@ -41,8 +42,8 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Copies the state in `dir`, the directory that runs were given, to the new directory `to`. A flow may run on `dir` meanwhile, on one
-/// process or on several; of several all directories must be in `dir`.
+/// Copies the state in `dir`, the directory that runs were given, to the new directory `to`. A flow may run on `dir`
+/// meanwhile, on one process or on several; of several all directories must be in `dir`.
 ///
 /// Not copied are files that sinks write, files that sources read, and named cursors in journals.
 ///
@@ -53,7 +54,8 @@ pub struct Copied {
 /// ```
 ///
 /// # Errors
-/// There is no state, or the directory of a process is missing; `to` exists; the flow removes its old records faster than they are copied.
+/// There is no state, or the directory of a process is missing; `to` exists; the flow removes its old records faster
+/// than they are copied.
 #[doc(hidden)] // For the other crates of Millstream.
 pub fn copy(dir: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Copied, FlowError> {
     let (dir, to) = (dir.as_ref(), to.as_ref());
@@ -178,7 +180,8 @@ fn last_commit(dir: &Path) -> Result<(Commit, u64), Fault> {
     Ok((commit, scan.end))
 }
 
-/// The number of the record after a commit in the journal of epochs of a process, or after what it has prepared of that commit.
+/// The number of the record after a commit in the journal of epochs of a process, or after what it has prepared of that
+/// commit.
 fn end_of(dir: &Path, id: CommitId) -> Result<u64, Fault> {
     let journal = Journal::open(path(dir), Options::read_only())?;
     let mut reader = journal.reader()?;

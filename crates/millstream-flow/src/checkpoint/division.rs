@@ -53,8 +53,8 @@ impl Commit {
     }
 
     /// In the first run on a state that was divided anew: gives the sinks the tokens from before that belong to this
-    /// process. Process 0 keeps those of processes that may come again. `ownership` returns what the tokens of a sink belong
-    /// to, and `None` for one that is no longer in the flow, which the check of the flow reports.
+    /// process. Process 0 keeps those of processes that may come again. `ownership` returns what the tokens of a sink
+    /// belong to, and `None` for one that is no longer in the flow, which the check of the flow reports.
     pub(crate) fn take_outputs(
         &mut self,
         process: Option<usize>,
@@ -99,8 +99,8 @@ fn is_of_one(outputs: &OutputMarks, mark: &SinkMark) -> bool {
     outputs.process.is_none() || mark.gathered
 }
 
-/// Whether the token that a process had before the state was divided anew belongs to process `process` now. Process 0 gets
-/// tokens that its sink cannot continue too, which [`check_gathered`] reports.
+/// Whether the token that a process had before the state was divided anew belongs to process `process` now. Process 0
+/// gets tokens that its sink cannot continue too, which [`check_gathered`] reports.
 fn belongs(
     outputs: &OutputMarks,
     mark: &SinkMark,
@@ -122,8 +122,8 @@ fn belongs(
     }
 }
 
-/// Checks that the sinks whose output a process resumes are gathered if and only if they were in the run before. `ownership` is
-/// as for [`Commit::take_outputs`].
+/// Checks that the sinks whose output a process resumes are gathered if and only if they were in the run before.
+/// `ownership` is as for [`Commit::take_outputs`].
 pub(crate) fn check_gathered(
     commit: &Commit,
     ownership: impl Fn(&str) -> Option<Ownership>,
@@ -147,8 +147,8 @@ pub(crate) fn check_gathered(
     Ok(())
 }
 
-/// Checks that the state in `dir` is divided among as many processes as the run has: of one process without a cluster in
-/// `dir` itself, and else in a directory of each.
+/// Checks that the state in `dir` is divided among as many processes as the run has: of one process without a cluster
+/// in `dir` itself, and else in a directory of each.
 pub(crate) fn check_layout(dir: &Path, membership: Option<Membership>) -> Result<(), FlowError> {
     let refuse = |cause: String| {
         Err(FlowError::State {
@@ -226,11 +226,13 @@ pub(crate) fn check_division(
 /// In the list of the partitions of a source: the place of one that is gone. No partition has this name.
 pub(super) const GONE: &str = "\0";
 
-/// Deals the partitions of a source to `readers` workers, equally in all processes, which know `before`: the list of the run before.
-/// Returns the list of this run, where the worker of a partition is its number modulo `readers`, and the worker of each of `names`.
+/// Deals the partitions of a source to `readers` workers, equally in all processes, which know `before`: the list of
+/// the run before. Returns the list of this run, where the worker of a partition is its number modulo `readers`, and
+/// the worker of each of `names`.
 ///
-/// A partition stays at the worker that it had, because its position is in the state of that process. One that is new has the worker
-/// that its name stands for: it may have been found during the run before, and then that one has read it.
+/// A partition stays at the worker that it had, because its position is in the state of that process. One that is new
+/// has the worker that its name stands for: it may have been found during the run before, and then that one has read
+/// it.
 pub(super) fn deal(
     names: &[String],
     before: Option<&[String]>,

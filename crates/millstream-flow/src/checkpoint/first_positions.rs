@@ -1,7 +1,8 @@
-//! Where sources begin that a flow has not read before: what their options stand for is committed before any input is read.
+//! Where sources begin that a flow has not read before: what their options stand for is committed before any input is
+//! read.
 //!
-//! The end of a topic is another one at each start. A flow that reads from there, and is killed before its first epoch is committed, would
-//! lose what came in between.
+//! The end of a topic is another one at each start. A flow that reads from there, and is killed before its first epoch
+//! is committed, would lose what came in between.
 
 use std::collections::HashSet;
 

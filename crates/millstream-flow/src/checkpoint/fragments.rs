@@ -1,11 +1,12 @@
-//! Records of the state journal of any length: a long one is divided into fragments where it is appended, and joined where it is read.
+//! Records of the state journal of any length: a long one is divided into fragments where it is appended, and joined
+//! where it is read.
 //!
 //! This is the only place that knows of it: what is above sees records that are whole. The picture of a fragment is in
 //! [`record`](super::record).
 //!
-//! Invariant: the fragments of a record have consecutive numbers. An epoch counts only with the commit record after it, so that a
-//! record of which a crash has left a part never counts. Segments are pruned without regard to records, so that a journal may begin
-//! with the last fragments of a record that no longer counts.
+//! Invariant: the fragments of a record have consecutive numbers. An epoch counts only with the commit record after it,
+//! so that a record of which a crash has left a part never counts. Segments are pruned without regard to records, so
+//! that a journal may begin with the last fragments of a record that no longer counts.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! The partitions of sources that each process reads from its own machine.
 //!
-//! Another machine may have a partition of the same name, and another file under it. So the mark of such a partition in a commit names the
-//! process, and identifies what the machine had under the name: a position counts in that only.
+//! Another machine may have a partition of the same name, and another file under it. So the mark of such a partition in
+//! a commit names the process, and identifies what the machine had under the name: a position counts in that only.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +25,8 @@ pub(crate) struct LocalPartitions {
 }
 
 impl LocalPartitions {
-    /// Finds the partitions of this machine, under the names that `commit` has of them. `process` is `None` in a run of one process.
+    /// Finds the partitions of this machine, under the names that `commit` has of them. `process` is `None` in a run of
+    /// one process.
     pub(crate) fn find(
         nodes: &[Node],
         sources: &Sources,
@@ -77,7 +78,8 @@ impl LocalPartitions {
     /// Checks that the positions of the last commit count in what this machine has. `is_alone` in a run of one process.
     ///
     /// # Errors
-    /// A source that was of each machine is not now, or the other way round; a file is another one than in the run before.
+    /// A source that was of each machine is not now, or the other way round; a file is another one than in the run
+    /// before.
     pub(crate) fn check(
         &self,
         commit: &Commit,

@@ -159,8 +159,8 @@ impl Moved {
         known.max(marks) <= 1 || (from == 1 && to.processes() == 1)
     }
 
-    /// Checks that of each source that continues at its own positions no or all partitions have ended: a run knows the ends
-    /// from its recorded input only.
+    /// Checks that of each source that continues at its own positions no or all partitions have ended: a run knows the
+    /// ends from its recorded input only.
     fn check_ends(&self, old: &[(&Path, &Commit)]) -> Result<(), FlowError> {
         for (source, _) in self.converted.keys() {
             let marks = self.converted.iter().filter(|((of, _), _)| of == source);
@@ -261,7 +261,8 @@ impl Moved {
     }
 }
 
-/// The list of the files of a directory that process `of` reads from its own machine. Process 0 keeps that of a machine that is gone.
+/// The list of the files of a directory that process `of` reads from its own machine. Process 0 keeps that of a machine
+/// that is gone.
 fn list_of_machine(name: &str, of: usize, text: String, to: Layout) -> MovedFile {
     let is_there = of < to.processes();
     let name = match is_there {

@@ -1,8 +1,8 @@
 //! A state journal between its opening and the decision on what is prepared in it.
 //!
-//! The records after the last commit are truncated when a flow starts, with one exception: a run of several processes may
-//! have been killed after process 0 had committed an epoch and before this process had appended its commit record. Then the
-//! prepared epoch is kept.
+//! The records after the last commit are truncated when a flow starts, with one exception: a run of several processes
+//! may have been killed after process 0 had committed an epoch and before this process had appended its commit record.
+//! Then the prepared epoch is kept.
 //!
 //! Invariant: nothing is truncated before it is decided, so that a directory that is refused stays as it is.
 

@@ -15,16 +15,17 @@
 //! entry: place of the shard in its group, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
 //!
-//! The version is 1. A shard has the number `place * 16 + group`. The place has one byte below 128; else the first byte has its
-//! low seven bits and bit 7, and a second byte the others. The position of a source in a commit is an integer, or binary as
-//! [`Position::encode`] writes it.
+//! The version is 1. A shard has the number `place * 16 + group`. The place has one byte below 128; else the first byte
+//! has its low seven bits and bit 7, and a second byte the others. The position of a source in a commit is an integer,
+//! or binary as [`Position::encode`] writes it.
 //!
 //! A record of more than 1 MiB is divided into fragments of 1 MiB each, the last of which may be shorter (see
-//! [`fragments`](super::fragments)). Joined in order, their bytes are the record, with its own version and kind. A journal may begin
-//! within a record, whose fragments do not count.
+//! [`fragments`](super::fragments)). Joined in order, their bytes are the record, with its own version and kind. A
+//! journal may begin within a record, whose fragments do not count.
 //!
-//! Numbers are little-endian. The tag of an entry is 0 where the key was removed, 43 (`+`) where its bytes are appended to the state
-//! in the last entry of the key before it, else the encoding of the state (see [`codec`](crate::saved::codec)). Keys are MessagePack.
+//! Numbers are little-endian. The tag of an entry is 0 where the key was removed, 43 (`+`) where its bytes are appended
+//! to the state in the last entry of the key before it, else the encoding of the state (see
+//! [`codec`](crate::saved::codec)). Keys are MessagePack.
 
 use serde::{Deserialize, Serialize};
 
@@ -52,8 +53,8 @@ pub struct SourceMark {
     pub position: Position,
     /// True for a durable source: the position is that of a record of its input.
     pub recorded: bool,
-    /// The process on whose machine the partition is, if each process reads what its machine has: another one may have a partition of
-    /// the same name.
+    /// The process on whose machine the partition is, if each process reads what its machine has: another one may have
+    /// a partition of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<usize>,
     /// What that machine had there at the start of the run.
@@ -232,7 +233,8 @@ impl Commit {
         self.division.as_ref().map(|division| division.run)
     }
 
-    /// The positions of the partitions that this process may read. Process 0 also keeps those of machines that are gone.
+    /// The positions of the partitions that this process may read. Process 0 also keeps those of machines that are
+    /// gone.
     pub(crate) fn own_sources(&self) -> impl Iterator<Item = &SourceMark> {
         let process = self.division.as_ref().map(|division| division.process);
         self.sources.iter().filter(move |mark| mark.is_of(process))

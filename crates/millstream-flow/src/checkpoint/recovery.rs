@@ -142,23 +142,23 @@ impl Recovery {
         self.fresh = true;
         self
     }
-    /// Sets processing time, and event times that are ahead of the clock, back to the clock, after a run whose clock was wrong:
-    /// otherwise processing time stands still until the clock has reached it.
+    /// Sets processing time, and event times that are ahead of the clock, back to the clock, after a run whose clock
+    /// was wrong: otherwise processing time stands still until the clock has reached it.
     #[must_use]
     pub fn reset_clock(mut self) -> Self {
         self.reset_clock = true;
         self
     }
-    /// Serves the state directory to followers on other machines while the flow runs. In a run of several processes each
-    /// serves its own.
+    /// Serves the state directory to followers on other machines while the flow runs. In a run of several processes
+    /// each serves its own.
     #[must_use]
     pub fn replica(mut self, replica: Arc<dyn Replica>) -> Self {
         self.replica = Some(replica);
         self
     }
 
-    /// Sets whether a commit waits until a follower has it durably. While none is connected nothing is committed, and after
-    /// a second the sources pause. It needs a [`replica`](Self::replica).
+    /// Sets whether a commit waits until a follower has it durably. While none is connected nothing is committed, and
+    /// after a second the sources pause. It needs a [`replica`](Self::replica).
     #[must_use]
     pub fn commit_on_replica(mut self, waits: bool) -> Self {
         self.commit_on_replica = waits;

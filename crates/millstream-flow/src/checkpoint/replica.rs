@@ -1,11 +1,12 @@
-//! The state of a flow on another machine: its journals are served while the flow runs, and a commit may wait for a follower.
+//! The state of a flow on another machine: its journals are served while the flow runs, and a commit may wait for a
+//! follower.
 //!
-//! The journals are those of the state directory, `epochs` last: a follower that appends in this order never has a commit
-//! without the recorded input and the output that the commit refers to. So its copy is at each moment what a crash could
-//! have left here, and a start from it truncates what follows its last commit.
+//! The journals are those of the state directory, `epochs` last: a follower that appends in this order never has a
+//! commit without the recorded input and the output that the commit refers to. So its copy is at each moment what a
+//! crash could have left here, and a start from it truncates what follows its last commit.
 //!
-//! Invariant: with [`commit_on_replica`](crate::Recovery::commit_on_replica) no sink, source or other process is notified of
-//! an epoch before a follower has it durably.
+//! Invariant: with [`commit_on_replica`](crate::Recovery::commit_on_replica) no sink, source or other process is
+//! notified of an epoch before a follower has it durably.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ pub trait Replica: fmt::Debug + Send + Sync {
 /// Journals that are served.
 #[doc(hidden)] // For the other crates of Millstream.
 pub trait Serving: Send {
-    /// Waits until a follower has all records that the last journal has now, at most for `limit`. Returns whether one has.
+    /// Waits until a follower has all records that the last journal has now, at most for `limit`. Returns whether one
+    /// has.
     ///
     /// # Errors
     /// The journal cannot be read, or a copy of it was promoted on another machine: then this state is superseded.
@@ -64,8 +66,8 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
-    /// Serves the state directory of a run, if it has a replica. All its journals are complete by now; `open` are those that
-    /// sources have open. With `waits` commits wait for a follower.
+    /// Serves the state directory of a run, if it has a replica. All its journals are complete by now; `open` are those
+    /// that sources have open. With `waits` commits wait for a follower.
     pub(super) fn begin(
         (replica, waits): (Option<&Arc<dyn Replica>>, bool),
         membership: Option<Membership>,
@@ -167,8 +169,8 @@ impl Replicated {
     }
 }
 
-/// The journals of a state directory apart from `epochs`, by name: those of `open`, which this process has open exclusively,
-/// and those that others may open.
+/// The journals of a state directory apart from `epochs`, by name: those of `open`, which this process has open
+/// exclusively, and those that others may open.
 fn journals(dir: &Path, open: &[Journal], prefix: &str) -> Result<Vec<(String, Journal)>, Cause> {
     let mut found = Vec::new();
     for area in names(dir)? {
@@ -210,9 +212,9 @@ fn shared() -> Options {
     }
 }
 
-/// The number before which no record of a copy of the journal `epochs` in `path` may be dropped: the end of what the copy
-/// knows to be committed. A commit record of a process other than 0 is not synced, so that a loss of power can take it from
-/// the original; what was prepared before it remains.
+/// The number before which no record of a copy of the journal `epochs` in `path` may be dropped: the end of what the
+/// copy knows to be committed. A commit record of a process other than 0 is not synced, so that a loss of power can
+/// take it from the original; what was prepared before it remains.
 ///
 /// # Errors
 /// The journal is damaged; the text names the damage.

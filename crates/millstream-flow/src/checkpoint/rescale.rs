@@ -1,12 +1,12 @@
 //! Divides the state of a flow among another number of processes or workers, while the flow does not run.
 //!
 //! The keys of each shard move to the state directory of the process that has its worker. Positions and event times are
-//! merged, and each process gets all of them. What belongs to a directory as a whole (an outbox, the input that a source
-//! has recorded) stays with the process of that number.
+//! merged, and each process gets all of them. What belongs to a directory as a whole (an outbox, the input that a
+//! source has recorded) stays with the process of that number.
 //!
 //! Invariant: a state directory has the old division or the new one, whole. New directories are written and synced in
-//! `DIR/scaling/next`; then `DIR/scaling/plan` appears, which is the decision; then directories are renamed (see `switch`),
-//! and a crash in between is completed by the next call. A run refuses to begin while there is a plan.
+//! `DIR/scaling/next`; then `DIR/scaling/plan` appears, which is the decision; then directories are renamed (see
+//! `switch`), and a crash in between is completed by the next call. A run refuses to begin while there is a plan.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,11 +43,11 @@ pub struct Rescaled {
     pub keys: u64,
     /// The bytes of keys and states.
     pub bytes: u64,
-    /// The processes that there are no longer, with the sources that they read from their own machines: what they have not read stays
-    /// unread until a process of this number runs there again.
+    /// The processes that there are no longer, with the sources that they read from their own machines: what they have
+    /// not read stays unread until a process of this number runs there again.
     pub left: Vec<(usize, String)>,
-    /// The processes that were killed and that there are no longer: what they have written after their last commit stays in their
-    /// outputs, and is written once more by others.
+    /// The processes that were killed and that there are no longer: what they have written after their last commit
+    /// stays in their outputs, and is written once more by others.
     pub with_output: Vec<usize>,
     /// The time that it took.
     pub elapsed: Duration,
@@ -102,13 +102,13 @@ impl Found {
     }
 }
 
-/// Divides the state in `dir`, the directory that runs were given, among `processes` processes with `workers` workers each
-/// (`None`: as before). With one process the state becomes that of a run without a cluster. The flow must not run; after a crash
-/// the state is that of the last epoch that process 0 has committed, as at a start.
+/// Divides the state in `dir`, the directory that runs were given, among `processes` processes with `workers` workers
+/// each (`None`: as before). With one process the state becomes that of a run without a cluster. The flow must not run;
+/// after a crash the state is that of the last epoch that process 0 has committed, as at a start.
 ///
-/// A process that was killed may have written output after that epoch, which the process of its number removes when it starts. Where
-/// none of this number follows (or one process without a cluster becomes several, or the reverse), the division is refused, unless
-/// `leave_output` says that the output may stay as it is.
+/// A process that was killed may have written output after that epoch, which the process of its number removes when it
+/// starts. Where none of this number follows (or one process without a cluster becomes several, or the reverse), the
+/// division is refused, unless `leave_output` says that the output may stay as it is.
 ///
 /// ```no_run
 /// let done = millstream_flow::checkpoint::rescale("state", 4, None, false)?;
@@ -117,10 +117,10 @@ impl Found {
 /// ```
 ///
 /// # Errors
-/// There is no state; a process is missing, would leave output, or has output that is not delivered or recorded input that is not
-/// processed: the flow must be started once more as before, and stopped. The directory cannot be read or written. Nothing is changed
-/// then, except that a division that was interrupted before is completed, and each directory may be brought to its last epoch, as at
-/// a start.
+/// There is no state; a process is missing, would leave output, or has output that is not delivered or recorded input
+/// that is not processed: the flow must be started once more as before, and stopped. The directory cannot be read or
+/// written. Nothing is changed then, except that a division that was interrupted before is completed, and each
+/// directory may be brought to its last epoch, as at a start.
 #[doc(hidden)] // For the other crates of Millstream.
 pub fn rescale(
     dir: impl AsRef<Path>,
@@ -224,8 +224,8 @@ fn commits_of(old: &[Old]) -> Vec<(&Path, &Commit)> {
         .collect()
 }
 
-/// Opens the state directories of all processes, and checks that they belong together. Returns also the directories that a start with
-/// more processes has made, which was refused.
+/// Opens the state directories of all processes, and checks that they belong together. Returns also the directories
+/// that a start with more processes has made, which was refused.
 fn open(dir: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), FlowError> {
     let (mut opened, mut unused) = (Vec::new(), Vec::new());
     for process in numbers(dir)? {
@@ -278,8 +278,8 @@ fn numbers(dir: &Path) -> Result<Vec<Option<usize>>, FlowError> {
     }
 }
 
-/// Whether a directory is what a start with more processes has left that was refused: the process has no part in the division, and
-/// there is nothing but an empty journal of epochs.
+/// Whether a directory is what a start with more processes has left that was refused: the process has no part in the
+/// division, and there is nothing but an empty journal of epochs.
 fn is_of_refused(process: Option<usize>, opened: &Opened, division: &Division) -> bool {
     let is_more = process.is_some_and(|process| process >= division.processes);
     // What cannot be listed is not removed.
@@ -319,8 +319,8 @@ fn resolved(
     Ok(kept)
 }
 
-/// The processes that may have written output after their last commit which no process of the new division removes, with the epochs
-/// of those commits.
+/// The processes that may have written output after their last commit which no process of the new division removes,
+/// with the epochs of those commits.
 fn with_output(found: &[Found], to: Layout) -> Vec<(usize, u64)> {
     let killed = found
         .iter()
@@ -330,7 +330,8 @@ fn with_output(found: &[Found], to: Layout) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// Checks that the outboxes of a directory have delivered everything: a key that moves may have output in another one next.
+/// Checks that the outboxes of a directory have delivered everything: a key that moves may have output in another one
+/// next.
 fn check_delivered(old: &Old) -> Result<(), FlowError> {
     let check = || -> Result<(), Cause> {
         match undelivered(old.store.dir())? {
@@ -431,7 +432,8 @@ fn move_part(
     Ok((count, bytes))
 }
 
-/// Adds what a process reads from its own machine. Process 0 keeps the positions of machines that are gone, which may come again.
+/// Adds what a process reads from its own machine. Process 0 keeps the positions of machines that are gone, which may
+/// come again.
 fn add_local(commit: &mut Commit, old: &[Old], (process, processes): (usize, usize)) {
     let marks = old.iter().flat_map(|old| &old.commit.sources);
     let belongs = |of: usize| of == process || (process == 0 && of >= processes);

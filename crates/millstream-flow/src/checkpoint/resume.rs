@@ -16,7 +16,8 @@ pub(crate) struct Resume {
     /// The saved states, in a run that saves the state of its steps.
     saved: Option<Saved>,
     positions: HashMap<(String, String), Position>,
-    /// The workers to which the partitions of sources are dealt, in the order of each source, in a run of several processes.
+    /// The workers to which the partitions of sources are dealt, in the order of each source, in a run of several
+    /// processes.
     pub(crate) dealt: HashMap<String, Vec<usize>>,
     watermarks: HashMap<(String, String), i64>,
     /// The processing time at the last commit: it never decreases from one run to the next.

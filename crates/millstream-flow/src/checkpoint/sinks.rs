@@ -149,8 +149,8 @@ impl Sinks {
         all
     }
 
-    /// Notifies the sinks of the process in which they are, before anything else. Those that all workers of a process share
-    /// write to a file or directory of this process, which is logged, as is that a sink is gathered.
+    /// Notifies the sinks of the process in which they are, before anything else. Those that all workers of a process
+    /// share write to a file or directory of this process, which is logged, as is that a sink is gathered.
     pub(crate) fn join(&mut self, nodes: &[Node], membership: Option<Membership>) {
         self.process = membership.map(|membership| membership.process);
         for sink in self.all.iter().filter(|sink| sink.gathered) {
@@ -253,7 +253,8 @@ impl Sinks {
         self.all.iter().filter(of)
     }
 
-    /// Notifies the sinks of these nodes that nothing more is committed to them in this run, so that their deliveries end.
+    /// Notifies the sinks of these nodes that nothing more is committed to them in this run, so that their deliveries
+    /// end.
     pub(crate) fn finish_deliveries(&self, nodes: &[Node], of: &[NodeId]) {
         for sink in self.delivering(of) {
             let _called = in_step(&nodes[sink.writer.node].name);
@@ -266,7 +267,8 @@ impl Sinks {
         self.delivering(of).all(|sink| sink.sink.has_ended())
     }
 
-    /// Takes records that the destination of the sink of this node has refused after the last commit, with the token for them.
+    /// Takes records that the destination of the sink of this node has refused after the last commit, with the token
+    /// for them.
     pub(crate) fn take_refused(
         &self,
         nodes: &[Node],

@@ -1,13 +1,12 @@
 //! The state journal of a flow: its contents, appending an epoch, rewriting bases, pruning.
 //!
-//! One journal, `DIR/epochs`, holds everything. An epoch is a sequence of records that ends in a commit;
-//! records after the last commit do not count and are truncated when the flow starts. In a run of several processes a
-//! prepared record precedes the commit, which follows when all processes have prepared the epoch: then the start decides
-//! (see `opened`) whether the records count. For each group of shards
-//! the index knows which records still count: a base, if there is one, and the changes since. When the changes
-//! have outgrown their base, the group is rewritten as a new base before the next epoch's records, and the
-//! journal is pruned up to the oldest record that counts. So the disk usage is a small multiple of the size of
-//! the state, however long the flow runs.
+//! One journal, `DIR/epochs`, holds everything. An epoch is a sequence of records that ends in a commit; records after
+//! the last commit do not count and are truncated when the flow starts. In a run of several processes a prepared record
+//! precedes the commit, which follows when all processes have prepared the epoch: then the start decides (see `opened`)
+//! whether the records count. For each group of shards the index knows which records still count: a base, if there is
+//! one, and the changes since. When the changes have outgrown their base, the group is rewritten as a new base before
+//! the next epoch's records, and the journal is pruned up to the oldest record that counts. So the disk usage is a
+//! small multiple of the size of the state, however long the flow runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -262,8 +261,8 @@ impl Saved {
         self.index.commit.as_ref()
     }
 
-    /// What is prepared after the last commit, in the directory of one process among several. It counts if process 0 has
-    /// committed its epoch, which the next start finds out.
+    /// What is prepared after the last commit, in the directory of one process among several. It counts if process 0
+    /// has committed its epoch, which the next start finds out.
     #[must_use]
     pub fn prepared(&self) -> Option<&Commit> {
         self.prepared.as_ref()
@@ -494,7 +493,8 @@ impl Store {
             .map_err(|cause| failed(&self.dir, cause))
     }
 
-    /// Appends the changes of an epoch and its commit record, and syncs them. Once the commit record is durable, the epoch is committed.
+    /// Appends the changes of an epoch and its commit record, and syncs them. Once the commit record is durable, the
+    /// epoch is committed.
     pub(crate) fn commit(
         &mut self,
         changes: Vec<Vec<u8>>,
@@ -531,8 +531,8 @@ impl Store {
     }
 
     /// Appends the commit record of the epoch that is prepared, if one is, else of an epoch without changes here. With
-    /// `durable` the epoch is committed when this returns. Without, the commit record of another process already is, and a
-    /// loss of power that takes this one leaves the prepared record.
+    /// `durable` the epoch is committed when this returns. Without, the commit record of another process already is,
+    /// and a loss of power that takes this one leaves the prepared record.
     pub(crate) fn commit_prepared(
         &mut self,
         commit: &Commit,
@@ -558,7 +558,8 @@ impl Store {
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
-    /// Appends the changes of an epoch and the record that ends it, and syncs them; returns the number of the first, and all.
+    /// Appends the changes of an epoch and the record that ends it, and syncs them; returns the number of the first,
+    /// and all.
     fn write_epoch(
         &mut self,
         changes: Vec<Vec<u8>>,

@@ -1,8 +1,8 @@
 //! Replaces the state directories of one division by those of another.
 //!
-//! Everything is done by renames within `DIR`, each of which may already have been done: after a crash the same steps are
-//! taken again. New entries come from `DIR/scaling/next/pN`; what they replace goes to `DIR/scaling/old`, and is removed at
-//! the end with the plan.
+//! Everything is done by renames within `DIR`, each of which may already have been done: after a crash the same steps
+//! are taken again. New entries come from `DIR/scaling/next/pN`; what they replace goes to `DIR/scaling/old`, and is
+//! removed at the end with the plan.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

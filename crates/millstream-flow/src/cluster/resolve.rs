@@ -1,18 +1,20 @@
-//! What becomes of a prepared epoch, and which state directories belong together: pure functions over the last records of directories.
+//! What becomes of a prepared epoch, and which state directories belong together: pure functions over the last records
+//! of directories.
 
 use std::cmp::Ordering;
 
 use super::{CommitId, StateOffer};
 
-/// Returns whether process `process` keeps its prepared epoch. It does if process 0 has committed that epoch of that run; otherwise it
-/// truncates it (presumed abort). Epochs are compared with their runs everywhere: two copies of one state that have each gone on have epochs
-/// of the same numbers.
+/// Returns whether process `process` keeps its prepared epoch. It does if process 0 has committed that epoch of that
+/// run; otherwise it truncates it (presumed abort). Epochs are compared with their runs everywhere: two copies of one
+/// state that have each gone on have epochs of the same numbers.
 ///
 /// `zero` is the offer of process 0, `other` that of the process. `processes` is the number of processes of this run.
 ///
 /// # Errors
-/// The directory belongs to another cluster or another number of processes, or misses an epoch that process 0 has committed, or has one that
-/// process 0 does not know: an older copy of one of the two, or another directory. The text names both.
+/// The directory belongs to another cluster or another number of processes, or misses an epoch that process 0 has
+/// committed, or has one that process 0 does not know: an older copy of one of the two, or another directory. The text
+/// names both.
 ///
 /// ```
 /// use millstream_flow::cluster::{CommitId, StateOffer, resolve};

@@ -1,4 +1,5 @@
-//! Channels of `tokio` and streams of `futures` as sources, and channels as sinks: the ends of a flow inside an asynchronous program.
+//! Channels of `tokio` and streams of `futures` as sources, and channels as sinks: the ends of a flow inside an
+//! asynchronous program.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, channel};
@@ -59,17 +60,20 @@ pub struct Streamed<T> {
 
 /// Makes a source of the receiving end of a channel. It ends when all senders are dropped, and can be run once.
 ///
-/// A full channel is the back-pressure: senders wait for the flow. Items are not recorded: after a crash those that were received and
-/// not committed are lost. What must not be lost is appended to a [journal](crate::journals), which the flow reads.
+/// A full channel is the back-pressure: senders wait for the flow. Items are not recorded: after a crash those that
+/// were received and not committed are lost. What must not be lost is appended to a [journal](crate::journals), which
+/// the flow reads.
 ///
 /// See the [module](self) for an example.
 pub fn source<T: Data>(receiver: Receiver<T>) -> Streamed<T> {
     Streamed::new("channel", Received(receiver))
 }
 
-/// Makes a source of a stream. It ends with the stream, and can be run once. Items are not recorded, as those of [`source`].
+/// Makes a source of a stream. It ends with the stream, and can be run once. Items are not recorded, as those of
+/// [`source`].
 ///
-/// The stream is polled on a thread of the flow, within the runtime of `tokio` in which this function was called, if it was.
+/// The stream is polled on a thread of the flow, within the runtime of `tokio` in which this function was called, if it
+/// was.
 ///
 /// ```
 /// use std::pin::Pin;
@@ -195,11 +199,12 @@ impl<T: Data> Partition<Vec<T>> for Polled<T> {
 #[doc(hidden)] // For the other crates of Millstream.
 pub struct Sending<T>(Sender<T>);
 
-/// Makes a sink of the sending end of a channel. The channel is closed at the end of the run, when the flow is dropped too.
+/// Makes a sink of the sending end of a channel. The channel is closed at the end of the run, when the flow is dropped
+/// too.
 ///
-/// While the channel is full, the flow waits, and so do its sources. A flow that is stopped waits at most a second for a receiver that does not
-/// receive; a warning says how many items of the last batch it has not sent. If the receiver is dropped, the flow fails. Items are sent before
-/// their epoch is committed: after a crash they come again.
+/// While the channel is full, the flow waits, and so do its sources. A flow that is stopped waits at most a second for
+/// a receiver that does not receive; a warning says how many items of the last batch it has not sent. If the receiver
+/// is dropped, the flow fails. Items are sent before their epoch is committed: after a crash they come again.
 ///
 /// See the [module](self) for an example.
 pub fn sink<T: Data>(sender: Sender<T>) -> Sending<T> {

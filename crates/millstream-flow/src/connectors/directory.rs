@@ -100,8 +100,8 @@ impl<F> ReadDirectory<F> {
         self.partitions = partitions;
         self
     }
-    /// Lets each process of a run read the directory of its own machine, in as many partitions each. By default all processes must have
-    /// the same directory, each file of which one of them reads.
+    /// Lets each process of a run read the directory of its own machine, in as many partitions each. By default all
+    /// processes must have the same directory, each file of which one of them reads.
     #[must_use]
     pub fn local(mut self, local: bool) -> Self {
         self.local = local;

@@ -101,8 +101,8 @@ impl ReadFiles {
         self.compression = compression;
         self
     }
-    /// Lets each process of a run read the files of its own machine. By default all processes must have the same files, each of which
-    /// one of them reads.
+    /// Lets each process of a run read the files of its own machine. By default all processes must have the same files,
+    /// each of which one of them reads.
     #[must_use]
     pub fn local(mut self, local: bool) -> Self {
         self.local = local;

@@ -38,15 +38,15 @@ pub fn from_fn<T, F: Fn(u64) -> Option<T> + Send + Sync + 'static>(make: F) -> G
 }
 
 impl<F> Generator<F> {
-    /// Limits each partition to `per_second` items a second, evenly spaced. It is a finite number above 0: with another the start of the
-    /// run is an error, [`FlowError::Open`](crate::FlowError::Open).
+    /// Limits each partition to `per_second` items a second, evenly spaced. It is a finite number above 0: with another
+    /// the start of the run is an error, [`FlowError::Open`](crate::FlowError::Open).
     #[must_use]
     pub fn rate(mut self, per_second: f64) -> Self {
         self.rate = Some(per_second);
         self
     }
-    /// Sets the number of partitions, which are spread over the workers. The default is 1; with 0 the start of the run is an error,
-    /// [`FlowError::Open`](crate::FlowError::Open).
+    /// Sets the number of partitions, which are spread over the workers. The default is 1; with 0 the start of the run
+    /// is an error, [`FlowError::Open`](crate::FlowError::Open).
     #[must_use]
     pub fn partitions(mut self, partitions: usize) -> Self {
         self.partitions = partitions;

@@ -101,8 +101,8 @@ impl ReadJournal {
         self.from = From::Next;
         self
     }
-    /// Begins at the named cursor, and moves it: with recovery to the committed position, else to the end of each batch. Retention
-    /// that keeps the records of cursors then keeps the records that this source needs.
+    /// Begins at the named cursor, and moves it: with recovery to the committed position, else to the end of each
+    /// batch. Retention that keeps the records of cursors then keeps the records that this source needs.
     #[must_use]
     pub fn cursor(mut self, name: &str) -> Self {
         self.cursor = Some(name.to_owned());

@@ -154,8 +154,8 @@ impl Ends {
         self.all_ended.notify_all();
     }
 
-    /// Waits until all connections for data have ended, so that their threads end; false if one of them is lost, or does
-    /// not end.
+    /// Waits until all connections for data have ended, so that their threads end; false if one of them is lost, or
+    /// does not end.
     pub(crate) fn wait_links(&self) -> bool {
         let until = now_ns() + LINKS_NS;
         let mut ended = lock(&self.ended);

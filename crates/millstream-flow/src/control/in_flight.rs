@@ -1,7 +1,7 @@
 //! The load in flight to one worker.
 //!
-//! A packet counts from the moment at which it is sent until its output was flushed. Its *weight* is the number of its items, and
-//! that of a small batch is more.
+//! A packet counts from the moment at which it is sent until its output was flushed. Its *weight* is the number of its
+//! items, and that of a small batch is more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

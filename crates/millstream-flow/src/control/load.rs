@@ -205,8 +205,9 @@ impl Load {
         self.peers[worker].limits()
     }
 
-    /// Returns how many items at once every worker can process. With several processes they are dealt to the workers of all, in
-    /// packets that cost much more than in memory: so it is some turns then, unless a turn has one item, which may take any time.
+    /// Returns how many items at once every worker can process. With several processes they are dealt to the workers of
+    /// all, in packets that cost much more than in memory: so it is some turns then, unless a turn has one item, which
+    /// may take any time.
     pub(crate) fn turn_items(&self) -> usize {
         let slow = self.peers.iter().filter_map(Peer::slow_turn);
         match (slow.min().unwrap_or(usize::MAX), &self.others) {

@@ -1,10 +1,12 @@
-//! The other processes of a run, as the workers of this one see them: what is in flight between them, and where notices go.
+//! The other processes of a run, as the workers of this one see them: what is in flight between them, and where notices
+//! go.
 //!
 //! A sender counts what it has sent to each worker, also to those of other processes. A receiver counts what it has
-//! processed of each sending process, as sums that only grow; a thread reports them while they change. Sources pause by the same limits
-//! as within a process, with the limits that the receiver reports.
+//! processed of each sending process, as sums that only grow; a thread reports them while they change. Sources pause by
+//! the same limits as within a process, with the limits that the receiver reports.
 //!
-//! Invariant: a sum is reported after the output of the items was sent on, so that items in flight are never counted too low.
+//! Invariant: a sum is reported after the output of the items was sent on, so that items in flight are never counted
+//! too low.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

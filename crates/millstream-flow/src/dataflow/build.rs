@@ -110,7 +110,8 @@ impl Feed {
 /// Divides batches among workers.
 #[doc(hidden)] // For the other crates of Millstream.
 pub trait Route<B>: Send + 'static {
-    /// Moves each item of `batch` to the entry of `parts` of its worker; with a key that of its [shard](Shards::worker).
+    /// Moves each item of `batch` to the entry of `parts` of its worker; with a key that of its
+    /// [shard](Shards::worker).
     ///
     /// # Errors
     /// An item without a usable key.

@@ -1,7 +1,7 @@
 //! The two ends of an edge on one worker: conversion between a batch and the content of a packet.
 //!
-//! In memory a batch is boxed and passed unchanged. As bytes it is encoded at the sender and decoded at the
-//! receiver, by the codec that both ends find by the type of the batch. In a run of several processes it is encoded for workers
+//! In memory a batch is boxed and passed unchanged. As bytes it is encoded at the sender and decoded at the receiver,
+//! by the codec that both ends find by the type of the batch. In a run of several processes it is encoded for workers
 //! of other processes only.
 
 use std::ffi::OsStr;
@@ -27,8 +27,8 @@ pub enum Packets {
 }
 
 impl Packets {
-    /// The form that the environment variable `MILLSTREAM_PACKETS` names, `bytes` or `memory`; in memory if it is not set. With it a
-    /// whole test suite can run with bytes.
+    /// The form that the environment variable `MILLSTREAM_PACKETS` names, `bytes` or `memory`; in memory if it is not
+    /// set. With it a whole test suite can run with bytes.
     ///
     /// # Errors
     /// The variable has another value.

@@ -1,10 +1,10 @@
 //! Opens the partitions of a source on one worker: at the start, and those that the source finds during the run.
 //!
-//! Invariant: a partition is opened by one worker, once in a run, and between two epochs: by the worker whose number is that of
-//! the partition modulo the number of workers, or of those of process 0 if only one process can read the source. A run of several
-//! processes that resumes has [dealt](crate::checkpoint::Resume::dealt) them: a partition stays where its position is. Processes may find
-//! partitions in different orders, so that one which is found during a run of several processes is opened by the worker that its name
-//! stands for.
+//! Invariant: a partition is opened by one worker, once in a run, and between two epochs: by the worker whose number is
+//! that of the partition modulo the number of workers, or of those of process 0 if only one process can read the
+//! source. A run of several processes that resumes has [dealt](crate::checkpoint::Resume::dealt) them: a partition
+//! stays where its position is. Processes may find partitions in different orders, so that one which is found during a
+//! run of several processes is opened by the worker that its name stands for.
 
 use std::sync::Arc;
 

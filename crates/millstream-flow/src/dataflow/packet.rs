@@ -97,8 +97,8 @@ impl Packet {
         let (kind, mark, length) = match &self.content {
             Content::Nothing => (0, None, 0),
             Content::Bytes(body) => (1, None, body.len()),
-            // A batch that leaves the process is encoded before. If it were not, the receiver would fail: nothing is lost
-            // in silence.
+            // A batch that leaves the process is encoded before. If it were not, the receiver would fail: nothing is
+            // lost in silence.
             Content::Batch(_) | Content::Damaged(_) => (NOT_ENCODED, None, 0),
             Content::Watermark(mark) => (2, Some(mark), 0),
         };

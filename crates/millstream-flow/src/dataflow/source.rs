@@ -134,8 +134,9 @@ impl Meeting {
         }
     }
 
-    /// Whether the turn belongs to one of the others, which is earlier in event time and has more items: what this one has read ahead would
-    /// wait in memory for it. Now and then it reads nevertheless, so that one item with a time far ahead does not stop it.
+    /// Whether the turn belongs to one of the others, which is earlier in event time and has more items: what this one
+    /// has read ahead would wait in memory for it. Now and then it reads nevertheless, so that one item with a time far
+    /// ahead does not stop it.
     fn waits(&mut self, source: NodeId, cx: &WorkerContext) -> bool {
         let waits = self.waited < WAITED_MAX && cx.reading.is_ahead(source, &self.others);
         self.waited = if waits { self.waited + 1 } else { 0 };
@@ -272,8 +273,9 @@ impl<B: Batch> Reader<B> {
 
     /// Passes on as much of the held batch as fits into a turn.
     fn pass_held(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        // No epoch ends within the batch, and other sources may have begun the next one: their items wait at the workers until
-        // this one ends too, and would hold it up for ever. Nor does a full outbox stop it: nothing is delivered before that.
+        // No epoch ends within the batch, and other sources may have begun the next one: their items wait at the
+        // workers until this one ends too, and would hold it up for ever. Nor does a full outbox stop it: nothing is
+        // delivered before that.
         if cx.load.workers_congested() && cx.epochs.epoch() <= self.epoch {
             self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);

@@ -196,8 +196,8 @@ impl Graph {
         }
     }
 
-    /// Checks that no sink gets the dead letters of a sink and has some of its own: at the end of a flow its delivery would have to end
-    /// before that of the other, and after it.
+    /// Checks that no sink gets the dead letters of a sink and has some of its own: at the end of a flow its delivery
+    /// would have to end before that of the other, and after it.
     fn check_letters(&self) -> Result<(), FlowError> {
         let has_letters = |node| self.letters.iter().any(|(with, _)| *with == node);
         let sinks = || self.sinks.iter().map(|described| &described.sink);

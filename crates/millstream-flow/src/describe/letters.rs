@@ -11,7 +11,8 @@ use crate::sink::{Refused, Sink};
 
 type Announce = Box<dyn Fn(&mut Graph, NodeId)>;
 
-/// The dead letters of the records that the destination of a sink refuses: see [`Pipe::sink_with_letters`](crate::Pipe::sink_with_letters).
+/// The dead letters of the records that the destination of a sink refuses: see
+/// [`Pipe::sink_with_letters`](crate::Pipe::sink_with_letters).
 #[doc(hidden)] // For the other crates of Millstream.
 pub struct RefusedLetters {
     pub(crate) letters: Arc<dyn Letters>,

@@ -90,8 +90,8 @@ impl Flow {
         }
     }
 
-    /// Names the version of the program, which the processes of a [cluster](crate::cluster) compare at their start: those of another
-    /// version wait until all have the same. By default it is the digest of the executable.
+    /// Names the version of the program, which the processes of a [cluster](crate::cluster) compare at their start:
+    /// those of another version wait until all have the same. By default it is the digest of the executable.
     ///
     /// ```
     /// let flow = millstream_flow::Flow::new("orders");
@@ -101,8 +101,8 @@ impl Flow {
         self.version_parts([("version".to_owned(), version.to_owned())]);
     }
 
-    /// States the version of the program by its parts, for instance modules with the digests of their sources: a process with another
-    /// one is refused with the name of the first part that differs.
+    /// States the version of the program by its parts, for instance modules with the digests of their sources: a
+    /// process with another one is refused with the name of the first part that differs.
     ///
     /// ```
     /// let flow = millstream_flow::Flow::new("orders");
@@ -314,8 +314,8 @@ impl<B: Batch> Pipe<B> {
         }
     }
 
-    /// The output of the step that makes this stream depends on the order in which the items of a key arrive: the step is warned of
-    /// where it is lost.
+    /// The output of the step that makes this stream depends on the order in which the items of a key arrive: the step
+    /// is warned of where it is lost.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn in_order(self) -> Self {
@@ -323,8 +323,8 @@ impl<B: Batch> Pipe<B> {
         self
     }
 
-    /// The step that makes this stream processes its items in the order of their times: it is not warned of where their order of
-    /// arrival is lost.
+    /// The step that makes this stream processes its items in the order of their times: it is not warned of where their
+    /// order of arrival is lost.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn by_time(self) -> Self {
@@ -545,9 +545,10 @@ impl<B: Batch> Pipe<B> {
         self.end(name, Arc::new(sink), true, None);
     }
 
-    /// Ends the stream in a sink as [`sink`](Self::sink) does, or as [`sink_gathered`](Self::sink_gathered) if it is `gathered`. Records that
-    /// its destination refuses are skipped, and become dead letters: each is written to the sink of `letters` once, in the epoch in which it
-    /// is refused; at the end of a run those that are refused after its last epoch.
+    /// Ends the stream in a sink as [`sink`](Self::sink) does, or as [`sink_gathered`](Self::sink_gathered) if it is
+    /// `gathered`. Records that its destination refuses are skipped, and become dead letters: each is written to the
+    /// sink of `letters` once, in the epoch in which it is refused; at the end of a run those that are refused after
+    /// its last epoch.
     ///
     /// [`try_sink`](crate::Stream::try_sink) is made of it.
     #[doc(hidden)] // For the other crates of Millstream.

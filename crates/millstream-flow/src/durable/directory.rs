@@ -45,8 +45,8 @@ pub fn inputs(state: impl AsRef<Path>) -> std::io::Result<Vec<(String, PathBuf)>
     Ok(found)
 }
 
-/// Encodes a name as the name of a directory: letters, digits, `-`, `_` and a `.` after the first character are unchanged; other
-/// bytes become `%` and two hexadecimal digits.
+/// Encodes a name as the name of a directory: letters, digits, `-`, `_` and a `.` after the first character are
+/// unchanged; other bytes become `%` and two hexadecimal digits.
 #[must_use]
 #[doc(hidden)] // For the other crates of Millstream.
 pub fn escape(name: &str) -> String {

@@ -1,7 +1,8 @@
 //! The position of a partition of a durable source, as the state directory has it.
 //!
-//! A partition that goes on is at a number, that of its last processed record. One that has ended is at bytes of version 1: the
-//! number of the record that notes the end, 8 bytes little-endian, or no bytes where that record is not known.
+//! A partition that goes on is at a number, that of its last processed record. One that has ended is at bytes of
+//! version 1: the number of the record that notes the end, 8 bytes little-endian, or no bytes where that record is not
+//! known.
 
 use crate::source::{Position, PositionError};
 

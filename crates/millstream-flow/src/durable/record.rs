@@ -7,12 +7,14 @@
 //!      1       1       1      1      4        8        8        2                  4        1               4 + 4 a frame
 //! ```
 //!
-//! Numbers are little-endian. A record is a batch of one partition, which it names. `frames` is the number of frames; each is
-//! from `start` to `end` in the bytes, which may have framing in between. `offset` is that of the first byte in the source. A
-//! record without frames only notes the position of the source, and, with `ended`, that the partition has come to its end.
+//! Numbers are little-endian. A record is a batch of one partition, which it names. `frames` is the number of frames;
+//! each is from `start` to `end` in the bytes, which may have framing in between. `offset` is that of the first byte in
+//! the source. A record without frames only notes the position of the source, and, with `ended`, that the partition has
+//! come to its end.
 //!
-//! The position of the source after the batch has one of three forms. 0: it is not known, and `number` is 0. 1: it is `number`. 2:
-//! it is bytes of the source's own, with their `length`, which does not count their `version`; other forms have none of these.
+//! The position of the source after the batch has one of three forms. 0: it is not known, and `number` is 0. 1: it is
+//! `number`. 2: it is bytes of the source's own, with their `length`, which does not count their `version`; other forms
+//! have none of these.
 
 use crate::batch::Kind;
 use crate::error::Cause;

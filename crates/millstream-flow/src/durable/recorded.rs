@@ -19,8 +19,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Opens the journal in the directory `path`, `STATE/inputs/NAME`, to be read from the oldest record that is kept to the end
-    /// as it is now. See [`recorded_input_dir`](super::recorded_input_dir) and [`inputs`](super::inputs).
+    /// Opens the journal in the directory `path`, `STATE/inputs/NAME`, to be read from the oldest record that is kept
+    /// to the end as it is now. See [`recorded_input_dir`](super::recorded_input_dir) and [`inputs`](super::inputs).
     ///
     /// # Errors
     /// There is no journal, or it is damaged.

@@ -1,9 +1,9 @@
 //! The journal of a durable source in a run: appending, replay after a crash, pruning.
 //!
-//! The position of a partition is the number of its last processed record. That record is never pruned, as it has the position
-//! of the source itself. A partition that is quiet while others are not writes a record without frames from time to time, so
-//! that the journal can be pruned. The first record of each partition has no frames either: it exists before any input is
-//! processed.
+//! The position of a partition is the number of its last processed record. That record is never pruned, as it has the
+//! position of the source itself. A partition that is quiet while others are not writes a record without frames from
+//! time to time, so that the journal can be pruned. The first record of each partition has no frames either: it exists
+//! before any input is processed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -158,8 +158,8 @@ impl Recorder {
         Ok(self.writer.journal().next()?)
     }
 
-    /// Returns where a partition resumes. `resume` is its position at the last commit: in its recorded input, or the source's own
-    /// if it was not durable then.
+    /// Returns where a partition resumes. `resume` is its position at the last commit: in its recorded input, or the
+    /// source's own if it was not durable then.
     pub(super) fn resume(&self, index: usize, resume: Option<&Position>) -> Result<Start, Cause> {
         let name = self.partition(index);
         let journal = self.writer.journal();
@@ -236,7 +236,8 @@ impl Recorder {
         }
     }
 
-    /// Opens a partition again that has ended with the record `last`, if the flow had come to its end; else keeps its end.
+    /// Opens a partition again that has ended with the record `last`, if the flow had come to its end; else keeps its
+    /// end.
     fn reopen_or_keep_end(&self, name: &str, start: &mut Start, last: u64) -> Result<(), Cause> {
         if self.had_ended {
             lock(&self.ends).remove(name);
@@ -302,7 +303,8 @@ fn input_positions<'a>(
     read.collect()
 }
 
-/// The records of the ends of partitions that have ended: the committed one, or if it was removed the first of its copies.
+/// The records of the ends of partitions that have ended: the committed one, or if it was removed the first of its
+/// copies.
 fn find_ends(
     journal: &Journal,
     recorded: &[(&str, InputPosition)],

@@ -1,4 +1,5 @@
-//! Reads the items of a durable source back from its record, where they were recorded in an encoding of the source and not as plain bytes.
+//! Reads the items of a durable source back from its record, where they were recorded in an encoding of the source and
+//! not as plain bytes.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

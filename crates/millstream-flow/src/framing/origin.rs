@@ -1,5 +1,5 @@
-//! Where frames come from: a file, or a log whose records are numbered. It finds the line of a frame in a file for an error: it reads the
-//! file again, so that successful reading does not have to count lines.
+//! Where frames come from: a file, or a log whose records are numbered. It finds the line of a frame in a file for an
+//! error: it reads the file again, so that successful reading does not have to count lines.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -32,14 +32,15 @@ impl Origin {
         })
     }
 
-    /// The origin of frames that are numbered records; `name` ends with what is counted: `topic "orders", partition 0, offset`.
+    /// The origin of frames that are numbered records; `name` ends with what is counted: `topic "orders", partition 0,
+    /// offset`.
     #[must_use]
     pub fn records(name: impl Into<String>) -> Self {
         Origin(Kind::Log(name.into()))
     }
 
-    /// Describes a frame for people. In a file `at` is its offset, and the path is returned, with the number of the line if frames are
-    /// lines; in a log it is the number of the record.
+    /// Describes a frame for people. In a file `at` is its offset, and the path is returned, with the number of the
+    /// line if frames are lines; in a log it is the number of the record.
     #[must_use]
     pub fn describe(&self, at: u64) -> String {
         match &self.0 {

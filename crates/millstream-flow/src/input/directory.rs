@@ -9,7 +9,8 @@ use super::file::FileId;
 use super::listing::scan;
 use super::storage::Place;
 
-/// The number of files that are compared: those whose names have the smallest hashes, which are mostly the same at two looks.
+/// The number of files that are compared: those whose names have the smallest hashes, which are mostly the same at two
+/// looks.
 const FILES_MAX: usize = 64;
 
 /// Identifies the files of a directory that match a pattern.

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Where a worker is, and its thread, for a view of the run. It has a cache line of its own, since the worker writes it with each batch.
+/// Where a worker is, and its thread, for a view of the run. It has a cache line of its own, since the worker writes it
+/// with each batch.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Current {

@@ -1,7 +1,7 @@
 //! The items on the connections between operators: how many each worker has sent into a connection and taken from it.
 //!
-//! Invariant: a counter is written by its worker only, without a lock, once for a packet. A reader that reads what was taken before what was
-//! sent never finds more taken than sent in one process.
+//! Invariant: a counter is written by its worker only, without a lock, once for a packet. A reader that reads what was
+//! taken before what was sent never finds more taken than sent in one process.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

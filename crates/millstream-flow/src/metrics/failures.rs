@@ -1,7 +1,8 @@
-//! The last failures of a run, for a view of it: items that were skipped or passed on as dead letters, and the failure that ended it.
+//! The last failures of a run, for a view of it: items that were skipped or passed on as dead letters, and the failure
+//! that ended it.
 //!
-//! Invariant: at most [`KEPT_MAX`] of them, each of bounded length, and at most [`SECOND_MAX`] that are new in a second. The counters of the
-//! steps count all.
+//! Invariant: at most [`KEPT_MAX`] of them, each of bounded length, and at most [`SECOND_MAX`] that are new in a
+//! second. The counters of the steps count all.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

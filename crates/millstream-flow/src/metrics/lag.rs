@@ -1,7 +1,7 @@
 //! The lag of the partitions of sources: how much of their input they have not read yet.
 //!
-//! A source reports what it knows without asking: in records, in bytes or as a time. A partition whose source reports nothing has no
-//! entry in a report.
+//! A source reports what it knows without asking: in records, in bytes or as a time. A partition whose source reports
+//! nothing has no entry in a report.
 //!
 //! ```
 //! use std::time::Duration;
@@ -32,7 +32,8 @@ pub struct Lag {
     pub withheld: Option<u64>,
 }
 
-/// Where a source reports the lag of a partition, from any thread. [`Io::lag_gauge`](crate::poller::Io::lag_gauge) returns it.
+/// Where a source reports the lag of a partition, from any thread. [`Io::lag_gauge`](crate::poller::Io::lag_gauge)
+/// returns it.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)] // For the other crates of Millstream.
 pub struct LagGauge(Arc<Mutex<Option<Lag>>>);

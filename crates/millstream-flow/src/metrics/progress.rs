@@ -1,6 +1,7 @@
 //! What a run publishes beside the counters of its steps: its epochs, and the event time of partitions.
 //!
-//! Each figure is written where it changes, once a turn or once an epoch, and read by a [`Watch`](crate::run::watch::Watch).
+//! Each figure is written where it changes, once a turn or once an epoch, and read by a
+//! [`Watch`](crate::run::watch::Watch).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

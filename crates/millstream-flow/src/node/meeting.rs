@@ -1,7 +1,7 @@
 //! Where the items of several sources, or of parts of one source, meet.
 //!
-//! Steps that depend on the order of their items are warned of where parts of one source meet again.
-//! A batch is divided where a stream parts, and each part travels by itself, so that the order between them is lost. Steps that process
+//! Steps that depend on the order of their items are warned of where parts of one source meet again. A batch is divided
+//! where a stream parts, and each part travels by itself, so that the order between them is lost. Steps that process
 //! items by their times are not affected.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -173,7 +173,8 @@ struct Assigner<O, A> {
     next: Box<dyn Push<O>>,
 }
 
-/// The name under which the event time of a partition is saved: its own, with a number after the first step that assigns times.
+/// The name under which the event time of a partition is saved: its own, with a number after the first step that
+/// assigns times.
 fn saved_name(partition: &str, nth: usize) -> String {
     match nth {
         0 => partition.to_owned(),
@@ -182,7 +183,8 @@ fn saved_name(partition: &str, nth: usize) -> String {
 }
 
 impl<O, A> Assigner<O, A> {
-    /// Adds the partitions that the source has found during the run. Event time waits for them as for those at the start.
+    /// Adds the partitions that the source has found during the run. Event time waits for them as for those at the
+    /// start.
     fn add_found(&mut self, cx: &WorkerContext) {
         for (number, name) in &cx.found {
             let at = self

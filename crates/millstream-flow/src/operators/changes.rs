@@ -46,10 +46,11 @@ needs_keys!(changes<>(Option<Duration>););
 impl<K: Key, V: Data + PartialEq> Untimed<K, V> {
     /// Passes on the values that differ from the one before them of their key, and drops the others.
     ///
-    /// The first value of a key passes. A key that has had no value for `ttl` of processing time, dropped ones included, is removed, so
-    /// that its next value passes; without `ttl` no key is, and the state grows with each. On a stream with times the verb of this name is
-    /// [`KeyedStream::changes`], which follows event time. The step is named `changes`; a second one in a flow needs a name by
-    /// [`named`](KeyedStream::named). With recovery the type of the values is [announced](crate::Flow::saves).
+    /// The first value of a key passes. A key that has had no value for `ttl` of processing time, dropped ones
+    /// included, is removed, so that its next value passes; without `ttl` no key is, and the state grows with each. On
+    /// a stream with times the verb of this name is [`KeyedStream::changes`], which follows event time. The step is
+    /// named `changes`; a second one in a flow needs a name by [`named`](KeyedStream::named). With recovery the type of
+    /// the values is [announced](crate::Flow::saves).
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -73,9 +74,10 @@ impl<K: Key, V: Data + PartialEq> Untimed<K, V> {
 impl<K: Key, V: Data + PartialEq> KeyedStream<K, Timed<V>> {
     /// Passes on the values that differ from the one before them of their key, and drops the others.
     ///
-    /// Values are compared in the order of arrival, without their times. A key is removed once event time is `ttl` later than its latest
-    /// value, dropped ones included, so that its next value passes; without `ttl` no key is, and the state grows with each. The step is
-    /// named `changes`; a second one in a flow needs a name by [`named`](Self::named). With recovery the type of the values is
+    /// Values are compared in the order of arrival, without their times. A key is removed once event time is `ttl`
+    /// later than its latest value, dropped ones included, so that its next value passes; without `ttl` no key is, and
+    /// the state grows with each. The step is named `changes`; a second one in a flow needs a name by
+    /// [`named`](Self::named). With recovery the type of the values is
     /// [announced](crate::Flow::saves).
     ///
     /// ```

@@ -448,18 +448,18 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
 pub type Pairs<K, L, R> = Outcome<K, Side<L, R>, (Option<L>, Option<R>)>;
 
 impl<K: Key, L: Data> Untimed<K, L> {
-    /// Joins this stream, the left one, with `right`: pairs of items of one key, processed in the order of their arrival, so that two runs
-    /// may differ.
+    /// Joins this stream, the left one, with `right`: pairs of items of one key, processed in the order of their
+    /// arrival, so that two runs may differ.
     ///
-    /// `join` is [`Join::latest`] or [`Join::lookup`]. The latest items of each key are kept for ever. On streams with times the verb of this
-    /// name is [`KeyedStream::join`], which follows event time. `name` is the name of the step in errors, metrics and saved state. With
-    /// recovery the types of both streams are [announced](crate::Flow::saves).
+    /// `join` is [`Join::latest`] or [`Join::lookup`]. The latest items of each key are kept for ever. On streams with
+    /// times the verb of this name is [`KeyedStream::join`], which follows event time. `name` is the name of the step
+    /// in errors, metrics and saved state. With recovery the types of both streams are [announced](crate::Flow::saves).
     ///
     /// # Errors
     /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty,
     /// [`FlowError::ForeignStream`](crate::FlowError::ForeignStream) when `right` belongs to another flow, and
-    /// [`FlowError::Usage`](crate::FlowError::Usage) for a join that needs times: [`Join::within`], [`Join::between`], [`Join::ttl`] and
-    /// [`Join::per_key`].
+    /// [`FlowError::Usage`](crate::FlowError::Usage) for a join that needs times: [`Join::within`], [`Join::between`],
+    /// [`Join::ttl`] and [`Join::per_key`].
     ///
     /// ```
     /// use millstream_flow::{Flow, Join, Options, testing};

@@ -47,9 +47,9 @@ pub enum Emit {
 
 /// A stream whose items have a key.
 ///
-/// A verb that depends on time exists twice under one name, and the type of the values decides which one a call means: for a stream of
-/// [`Timed`] values, after [`event_time`](Stream::event_time), it follows event time; for others, where it is a method of [`Untimed`], the
-/// clock of the run.
+/// A verb that depends on time exists twice under one name, and the type of the values decides which one a call means:
+/// for a stream of [`Timed`] values, after [`event_time`](Stream::event_time), it follows event time; for others, where
+/// it is a method of [`Untimed`], the clock of the run.
 #[derive(Clone)]
 pub struct KeyedStream<K, V>(Untimed<K, V>);
 
@@ -126,8 +126,8 @@ impl<T: Data> Stream<T> {
 }
 
 impl<K: Key, V: Data> Stream<(K, V)> {
-    /// Makes the first member of each pair its key: what [`key_by`](Stream::key_by) does without a copy of the key, and the reverse of
-    /// [`items`](KeyedStream::items).
+    /// Makes the first member of each pair its key: what [`key_by`](Stream::key_by) does without a copy of the key, and
+    /// the reverse of [`items`](KeyedStream::items).
     ///
     /// ```
     /// use millstream_flow::{Emit, Flow, Options, testing};
@@ -597,8 +597,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// Joins a step that keeps state for each key and knows time: its outputs, and the items that are late. `by_time` says whether it
-    /// processes items in the order of their times, or in that of their arrival.
+    /// Joins a step that keeps state for each key and knows time: its outputs, and the items that are late. `by_time`
+    /// says whether it processes items in the order of their times, or in that of their arrival.
     pub(crate) fn keep_timed<U, L>(
         &self,
         (kind, by_time): (&'static str, bool),

@@ -1,7 +1,7 @@
 //! Verbs that drop values of a key: `dedupe` and `throttle`.
 //!
-//! Invariant: of a key, at most so many values pass in a period; the others are counted, and dropped. The state of a key ends with its
-//! time to live, so that it does not grow with the number of keys.
+//! Invariant: of a key, at most so many values pass in a period; the others are counted, and dropped. The state of a
+//! key ends with its time to live, so that it does not grow with the number of keys.
 //!
 //! ```
 //! use std::time::Duration;
@@ -196,10 +196,11 @@ impl<K: Key, V: Data> Untimed<K, V> {
 
     /// Passes on the first value of each key, and drops the others.
     ///
-    /// A key that has had no value for `ttl` of processing time, dropped ones included, is removed, so that its next value passes; without
-    /// `ttl` no key is, and the state grows with each. On a stream with times the verb of this name is [`KeyedStream::dedupe`], which
-    /// follows event time. The step is named `dedupe`; a second one in a flow needs a name by [`named`](KeyedStream::named). The difference of `items_in` and
-    /// `items_out` in its metrics is the number of dropped values.
+    /// A key that has had no value for `ttl` of processing time, dropped ones included, is removed, so that its next
+    /// value passes; without `ttl` no key is, and the state grows with each. On a stream with times the verb of this
+    /// name is [`KeyedStream::dedupe`], which follows event time. The step is named `dedupe`; a second one in a flow
+    /// needs a name by [`named`](KeyedStream::named). The difference of `items_in` and `items_out` in its metrics is
+    /// the number of dropped values.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -221,9 +222,10 @@ impl<K: Key, V: Data> Untimed<K, V> {
 
     /// Passes on at most `most` values of each key in a period, and drops the others.
     ///
-    /// A period of a key begins with a value that finds none, and lasts `every` of processing time. On a stream with times the verb of this
-    /// name is [`KeyedStream::throttle`], which follows event time. The step is named `throttle`; a second one in a flow needs a name by
-    /// [`named`](KeyedStream::named). The difference of `items_in` and `items_out` in its metrics is the number of dropped values.
+    /// A period of a key begins with a value that finds none, and lasts `every` of processing time. On a stream with
+    /// times the verb of this name is [`KeyedStream::throttle`], which follows event time. The step is named
+    /// `throttle`; a second one in a flow needs a name by [`named`](KeyedStream::named). The difference of `items_in`
+    /// and `items_out` in its metrics is the number of dropped values.
     ///
     /// # Errors
     /// At the start of a run, [`FlowError::Usage`](crate::FlowError::Usage) when `most` is 0.
@@ -267,10 +269,10 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
 
     /// Passes on the first value of each key, and drops the others.
     ///
-    /// A key is removed once event time is `ttl` later than its latest value, dropped ones included, so that its next value passes; without
-    /// `ttl` no key is, and the state grows with each. The step is named `dedupe`; a second one in a flow needs a name by
-    /// [`named`](Self::named). The difference of `items_in` and `items_out` in its metrics is the number of dropped values. With recovery
-    /// the type of the values is [announced](crate::Flow::saves).
+    /// A key is removed once event time is `ttl` later than its latest value, dropped ones included, so that its next
+    /// value passes; without `ttl` no key is, and the state grows with each. The step is named `dedupe`; a second one
+    /// in a flow needs a name by [`named`](Self::named). The difference of `items_in` and `items_out` in its metrics is
+    /// the number of dropped values. With recovery the type of the values is [announced](crate::Flow::saves).
     ///
     /// ```
     /// use std::time::Duration;
@@ -295,9 +297,10 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
 
     /// Passes on at most `most` values of each key in a period, and drops the others.
     ///
-    /// A period of a key begins with a value that finds none, and lasts `every` of event time. A value that is earlier than the start of the
-    /// period of its key counts in it. The step is named `throttle`; a second one in a flow needs a name by [`named`](Self::named). The
-    /// difference of `items_in` and `items_out` in its metrics is the number of dropped values. With recovery the type of the values is
+    /// A period of a key begins with a value that finds none, and lasts `every` of event time. A value that is earlier
+    /// than the start of the period of its key counts in it. The step is named `throttle`; a second one in a flow needs
+    /// a name by [`named`](Self::named). The difference of `items_in` and `items_out` in its metrics is the number of
+    /// dropped values. With recovery the type of the values is
     /// [announced](crate::Flow::saves).
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Verbs on streams that lack what they need: the compiler says which verb comes first.
 //!
-//! Each is a method with a bound that no type meets, whose diagnostic is the advice. None of them can be called, and the documentation
-//! shows none. On a keyed stream they are methods of [`Untimed`], so that a verb of the same name for values with times comes first.
+//! Each is a method with a bound that no type meets, whose diagnostic is the advice. None of them can be called, and
+//! the documentation shows none. On a keyed stream they are methods of [`Untimed`], so that a verb of the same name for
+//! values with times comes first.
 //!
 //! ```compile_fail,E0277
 //! # use millstream_flow::{Emit, Flow, testing};
@@ -56,8 +57,8 @@ use crate::policy::OnError;
 use crate::time::EventTime;
 use crate::window::{Window, Windows};
 
-/// The type itself. By it the bound of a verb is on a type that is inferred after the verb is found: the compiler shows the diagnostic of
-/// the bound, and not that there is no such method.
+/// The type itself. By it the bound of a verb is on a type that is inferred after the verb is found: the compiler shows
+/// the diagnostic of the bound, and not that there is no such method.
 pub trait Is<T> {}
 
 impl<T> Is<T> for T {}
@@ -112,7 +113,8 @@ macro_rules! misplaced {
 
 pub(crate) use misplaced;
 
-/// The verbs of a module that are verbs of keyed streams, for calls on a stream without keys. `T` is the type of its items.
+/// The verbs of a module that are verbs of keyed streams, for calls on a stream without keys. `T` is the type of its
+/// items.
 macro_rules! needs_keys {
     ($($verbs:tt)+) => {
         impl<T: $crate::batch::Data> $crate::stream::Stream<T> {

@@ -153,8 +153,9 @@ impl<K: Key, V: Data> Untimed<K, V> {
     /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in
     /// processing time.
     ///
-    /// On a stream with times the verb of this name is [`KeyedStream::stateful_with`], which follows event time. `name` is the name of the step in errors, metrics and saved state. A key that has had no value for
-    /// `ttl` of processing time is removed; without `ttl` no key is. With recovery the type of the logic is
+    /// On a stream with times the verb of this name is [`KeyedStream::stateful_with`], which follows event time. `name`
+    /// is the name of the step in errors, metrics and saved state. A key that has had no value for `ttl` of processing
+    /// time is removed; without `ttl` no key is. With recovery the type of the logic is
     /// [announced](crate::Flow::saves).
     ///
     /// # Errors
@@ -208,9 +209,10 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in
     /// event time and in processing time.
     ///
-    /// The logic gets the value; its time is [`KeyContext::time`](crate::KeyContext::time). `name` is the name of the step in errors, metrics and saved state. A key is removed once event time is
-    /// `ttl` later than its latest item; without `ttl` no key is. An item waits for the timers that are due before it by the watermark of
-    /// its partition, until other partitions have come as far. With recovery the types of the logic and of the items are
+    /// The logic gets the value; its time is [`KeyContext::time`](crate::KeyContext::time). `name` is the name of the
+    /// step in errors, metrics and saved state. A key is removed once event time is `ttl` later than its latest item;
+    /// without `ttl` no key is. An item waits for the timers that are due before it by the watermark of its partition,
+    /// until other partitions have come as far. With recovery the types of the logic and of the items are
     /// [announced](crate::Flow::saves).
     ///
     /// # Errors
@@ -259,11 +261,12 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         outputs
     }
 
-    /// As [`stateful_with`](Self::stateful_with), and each key receives its items in the order of their times: an item waits until the
-    /// watermark has passed it.
+    /// As [`stateful_with`](Self::stateful_with), and each key receives its items in the order of their times: an item
+    /// waits until the watermark has passed it.
     ///
-    /// The output is the same in every run, whichever partition, branch or merged stream was faster; only items of one time are
-    /// processed in the order of arrival. The cost is delay, and memory for the items that wait. Items that are late go to `late`.
+    /// The output is the same in every run, whichever partition, branch or merged stream was faster; only items of one
+    /// time are processed in the order of arrival. The cost is delay, and memory for the items that wait. Items that
+    /// are late go to `late`.
     ///
     /// # Errors
     /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.

@@ -301,11 +301,12 @@ impl<T: Data> Stream<T> {
         made.settles_by(&settles)
     }
 
-    /// Ends the stream in a sink as [`sink`](crate::Pipe::sink) does, with a policy for an item that cannot be encoded, that is larger than the
-    /// destination takes, or that the destination refuses.
+    /// Ends the stream in a sink as [`sink`](crate::Pipe::sink) does, with a policy for an item that cannot be encoded,
+    /// that is larger than the destination takes, or that the destination refuses.
     ///
-    /// Items are encoded in a step of its own, `NAME.encode`, which has the dead letters of items that cannot be encoded or are too large. What
-    /// a destination refuses is found later, when it is delivered; the item of such a letter is the encoded record as text.
+    /// Items are encoded in a step of its own, `NAME.encode`, which has the dead letters of items that cannot be
+    /// encoded or are too large. What a destination refuses is found later, when it is delivered; the item of such a
+    /// letter is the encoded record as text.
     ///
     /// ```
     /// use millstream_flow::{Flow, OnError, Options, codec, files, testing};

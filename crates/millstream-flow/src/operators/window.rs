@@ -203,7 +203,8 @@ impl Window {
     /// Checks the definition.
     ///
     /// # Errors
-    /// A length is zero or longer than 200 years, there are gaps between sliding windows, or an item is in more than 100,000 of them.
+    /// A length is zero or longer than 200 years, there are gaps between sliding windows, or an item is in more than
+    /// 100,000 of them.
     pub fn check(&self) -> Result<(), &'static str> {
         match self.kind {
             Kind::Aligned { length: long, .. } | Kind::Session { gap: long }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The delay after each failed attempt, and the number of attempts. There is no random part: the same failures have the same
-/// delays.
+/// The delay after each failed attempt, and the number of attempts. There is no random part: the same failures have the
+/// same delays.
 ///
 /// ```
 /// use std::time::Duration;

@@ -10,9 +10,10 @@ use crate::outbox::refusals::Refusals;
 
 /// A live connection to an external system that takes batches of records.
 pub trait Destination: Send {
-    /// Writes the records `first` to `last`, which `batch` holds in order, as one unit: all of them or none, unless it knows
-    /// what it has [taken](Self::taken). If [`Refusals::are_skipped`], it may write the others where it refuses some, in place of
-    /// [`DeliveryError::Refused`]: [`Refusals::leave_out`] takes each of these before its transaction ends.
+    /// Writes the records `first` to `last`, which `batch` holds in order, as one unit: all of them or none, unless it
+    /// knows what it has [taken](Self::taken). If [`Refusals::are_skipped`], it may write the others where it refuses
+    /// some, in place of [`DeliveryError::Refused`]: [`Refusals::leave_out`] takes each of these before its transaction
+    /// ends.
     ///
     /// The same records may be written again after an error, and after a crash. A destination that
     /// [remembers](Connector::remembers) stores `last` in the same transaction, on the condition that the position stored before is
@@ -20,20 +21,21 @@ pub trait Destination: Send {
     /// [`DeliveryError::Fatal`].
     ///
     /// # Errors
-    /// [`DeliveryError::Retry`] if it may succeed later: the connection is closed and opened again. [`DeliveryError::Refused`] if it
-    /// does not take some of these records, and has written none: it is called with parts of the batch then, until the records that are
-    /// refused are alone. [`DeliveryError::Fatal`] if no record can be written.
+    /// [`DeliveryError::Retry`] if it may succeed later: the connection is closed and opened again.
+    /// [`DeliveryError::Refused`] if it does not take some of these records, and has written none: it is called with
+    /// parts of the batch then, until the records that are refused are alone. [`DeliveryError::Fatal`] if no record can
+    /// be written.
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError>;
-    /// Returns the number of the last record that it has for certain; `None` if it remembers nothing yet. Called after each connect,
-    /// and only where the connector [remembers](Connector::remembers).
+    /// Returns the number of the last record that it has for certain; `None` if it remembers nothing yet. Called after
+    /// each connect, and only where the connector [remembers](Connector::remembers).
     ///
     /// # Errors
     /// As for [`write`](Self::write).
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
         Ok(None)
     }
-    /// The record `number` was refused, and the flow skips it. A destination that [remembers](Connector::remembers) stores `number` as
-    /// its position, as if the record were written.
+    /// The record `number` was refused, and the flow skips it. A destination that [remembers](Connector::remembers)
+    /// stores `number` as its position, as if the record were written.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -41,9 +43,10 @@ pub trait Destination: Send {
     fn skip(&mut self, _number: u64) -> Result<(), DeliveryError> {
         Ok(())
     }
-    /// Returns how many records of the last write it has taken although the write has failed; `None`, the default, if a write is all
-    /// or none. A destination with a number knows which records these are, and takes none of them a second time when the write is repeated
-    /// or divided. So its connection is not closed after an error, and an attempt that takes some records counts as progress.
+    /// Returns how many records of the last write it has taken although the write has failed; `None`, the default, if a
+    /// write is all or none. A destination with a number knows which records these are, and takes none of them a second
+    /// time when the write is repeated or divided. So its connection is not closed after an error, and an attempt that
+    /// takes some records counts as progress.
     #[doc(hidden)] // For the other crates of Millstream.
     fn taken(&self) -> Option<usize> {
         None
@@ -61,9 +64,10 @@ pub trait Connector: Send + Sync + 'static {
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError>;
     /// Whether the destination remembers its position. If so, each record is delivered exactly once.
     fn remembers(&self) -> bool;
-    /// Whether a write of records that are there already compares them with these: the same ones are a success, and others, of another
-    /// forwarder, are [`DeliveryError::Fatal`]. Of a write that has failed the [position](Destination::position) alone does not tell
-    /// whose records are there. So the batch is written to such a destination once more.
+    /// Whether a write of records that are there already compares them with these: the same ones are a success, and
+    /// others, of another forwarder, are [`DeliveryError::Fatal`]. Of a write that has failed the
+    /// [position](Destination::position) alone does not tell whose records are there. So the batch is written to such a
+    /// destination once more.
     #[doc(hidden)] // For the other crates of Millstream.
     fn compares(&self) -> bool {
         false
@@ -78,8 +82,8 @@ pub trait Connector: Send + Sync + 'static {
     }
 }
 
-/// The identity of an outbox. Copies of a state directory share it: a destination that stores its position under it detects that
-/// two of them deliver.
+/// The identity of an outbox. Copies of a state directory share it: a destination that stores its position under it
+/// detects that two of them deliver.
 #[derive(Clone, Debug)]
 pub struct OutboxIdentity {
     /// The name of the flow.
@@ -109,7 +113,8 @@ pub enum DeliveryError {
     Retry(Cause),
     /// The destination does not take some of the records because of their contents, and has written none of them.
     Refused(Cause),
-    /// The destination takes no record: a missing right, a wrong address, or another writer has taken over: the flow fails.
+    /// The destination takes no record: a missing right, a wrong address, or another writer has taken over: the flow
+    /// fails.
     Fatal(Cause),
 }
 
@@ -118,7 +123,8 @@ impl DeliveryError {
     pub fn retry(cause: impl Into<Cause>) -> Self {
         DeliveryError::Retry(cause.into())
     }
-    /// Returns an error after which the delivery is repeated, at the earliest after `delay`: the destination asks for it.
+    /// Returns an error after which the delivery is repeated, at the earliest after `delay`: the destination asks for
+    /// it.
     pub fn retry_after(cause: impl Into<Cause>, delay: Duration) -> Self {
         let cause = cause.into();
         DeliveryError::Retry(Box::new(RetryAfter { cause, delay }))

@@ -1,8 +1,9 @@
 //! The thread that delivers the records of an outbox.
 //!
-//! Invariant: it delivers committed records only, in their order, each batch until it is acknowledged. Its position is the cursor
-//! `delivered` of the journal. A destination that remembers its own position is asked for it after each connect, and that position
-//! counts: records that it has are skipped, and records that it has lost are delivered again.
+//! Invariant: it delivers committed records only, in their order, each batch until it is acknowledged. Its position is
+//! the cursor `delivered` of the journal. A destination that remembers its own position is asked for it after each
+//! connect, and that position counts: records that it has are skipped, and records that it has lost are delivered
+//! again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -392,7 +393,8 @@ impl Forwarder {
             }
             return Ok(());
         };
-        // A record that neither this run has tried to write nor an earlier one can have written was written by another forwarder.
+        // A record that neither this run has tried to write nor an earlier one can have written was written by another
+        // forwarder.
         let most = match known {
             true => self.attempted,
             false => self.attempted.max(self.left_end),
@@ -445,7 +447,8 @@ impl Forwarder {
         self.count_waiting(lost_end)
     }
 
-    /// A destination that is ahead by more than a delivery was served by a newer copy of the state: only that one knows what it refused.
+    /// A destination that is ahead by more than a delivery was served by a newer copy of the state: only that one knows
+    /// what it refused.
     fn warn_of_others(&self, next: u64) {
         if next - self.first > self.parts.settings.batch_records as u64 {
             let sink = self.parts.sink.as_str();

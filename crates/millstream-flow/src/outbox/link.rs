@@ -125,8 +125,8 @@ impl Link {
         std::mem::take(&mut self.failures)
     }
 
-    /// Counts a failure, and closes the connection unless the destination knows what it has taken; returns true if that was the last
-    /// attempt. The failures in a row begin again with an attempt that has taken some records.
+    /// Counts a failure, and closes the connection unless the destination knows what it has taken; returns true if that
+    /// was the last attempt. The failures in a row begin again with an attempt that has taken some records.
     pub(super) fn failed(&mut self, cause: &Cause) -> bool {
         self.asked = asked_delay(cause);
         let taken = self.connection.as_ref().and_then(|it| it.taken());

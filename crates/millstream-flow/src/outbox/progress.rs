@@ -1,4 +1,5 @@
-//! The progress of an outbox: what is appended, committed and delivered. Its writers, the committer and the forwarder share it.
+//! The progress of an outbox: what is appended, committed and delivered. Its writers, the committer and the forwarder
+//! share it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;

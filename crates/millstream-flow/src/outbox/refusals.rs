@@ -1,6 +1,8 @@
-//! Records that the destination refuses: it leaves them out, or a batch is halved until they are alone, so that they hold up no other record.
+//! Records that the destination refuses: it leaves them out, or a batch is halved until they are alone, so that they
+//! hold up no other record.
 //!
-//! Invariant: the ends of the parts that wait are in descending order, the next part last. A part is never read beyond its end.
+//! Invariant: the ends of the parts that wait are in descending order, the next part last. A part is never read beyond
+//! its end.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -41,14 +43,16 @@ impl Refusals {
         }
     }
 
-    /// Whether the sink skips records that its destination refuses, or makes dead letters of them; otherwise one fails the flow.
+    /// Whether the sink skips records that its destination refuses, or makes dead letters of them; otherwise one fails
+    /// the flow.
     #[must_use]
     pub fn are_skipped(&self) -> bool {
         self.are_skipped
     }
 
-    /// Leaves the record `number` out of the write in progress, since the destination refuses it; `reason` is for people. When it returns,
-    /// a record that becomes a dead letter is stored durably: then the position of the destination may pass it.
+    /// Leaves the record `number` out of the write in progress, since the destination refuses it; `reason` is for
+    /// people. When it returns, a record that becomes a dead letter is stored durably: then the position of the
+    /// destination may pass it.
     ///
     /// # Errors
     /// Refused records are not skipped; the write has no such record; an error of the system.
@@ -108,7 +112,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The records from `first` to below `end` are refused: halves them. Returns the number of records of the first half.
+    /// The records from `first` to below `end` are refused: halves them. Returns the number of records of the first
+    /// half.
     pub(super) fn halve(&mut self, first: u64, end: u64) -> u64 {
         if self.ends.last() != Some(&end) {
             self.ends.push(end);

@@ -1,12 +1,13 @@
-//! The records that a destination has refused, until they are dead letters: a journal beside the outbox, `STATE/outputs/NAME%refused`.
+//! The records that a destination has refused, until they are dead letters: a journal beside the outbox,
+//! `STATE/outputs/NAME%refused`.
 //!
-//! A record of it is the number in the outbox (8 bytes), the length of the reason (4 bytes), the reason, and the record that was refused;
-//! numbers are little-endian. A record is there, durably, before the destination skips it. If the destination takes it after all, since
-//! its write failed and was repeated, a record with the number alone follows. The journal is there from the start on, so that a follower
-//! of the state has it.
+//! A record of it is the number in the outbox (8 bytes), the length of the reason (4 bytes), the reason, and the record
+//! that was refused; numbers are little-endian. A record is there, durably, before the destination skips it. If the
+//! destination takes it after all, since its write failed and was repeated, a record with the number alone follows. The
+//! journal is there from the start on, so that a follower of the state has it.
 //!
-//! Invariant: what is below [`RefusedLog::passed_on`] was taken for an epoch, whose commit has that number in the token of the outbox. So
-//! each record becomes one dead letter, whenever the flow is killed.
+//! Invariant: what is below [`RefusedLog::passed_on`] was taken for an epoch, whose commit has that number in the token
+//! of the outbox. So each record becomes one dead letter, whenever the flow is killed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,13 +45,15 @@ struct State {
     appender: Writer,
     /// At the first record that is no committed dead letter: a journal of refused records is looked at as an outbox is.
     cursor: Cursor,
-    /// Where the journal has the refusal of each record of the outbox that is not settled: its delivery may be repeated.
+    /// Where the journal has the refusal of each record of the outbox that is not settled: its delivery may be
+    /// repeated.
     unsettled: BTreeMap<u64, u64>,
     /// Records of the outbox below this number are delivered or skipped.
     settled: u64,
 }
 
-/// What the token of an outbox says: how many records are committed, and how many refused ones were passed on with them.
+/// What the token of an outbox says: how many records are committed, and how many refused ones were passed on with
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) length: u64,
@@ -226,7 +229,8 @@ impl RefusedLog {
     }
 }
 
-/// Returns the number of the record that the destination has taken after all, if that is what a record of the journal says.
+/// Returns the number of the record that the destination has taken after all, if that is what a record of the journal
+/// says.
 fn taken_after_all(body: &[u8]) -> Option<u64> {
     (body.len() == 8).then(|| number(body))
 }

@@ -59,7 +59,8 @@ struct Kept {
     path: PathBuf,
     /// What is committed.
     committed: Marks,
-    /// One opening for writers and syncs, so that a sync covers all that was appended: from the start of a run to its last commit.
+    /// One opening for writers and syncs, so that a sync covers all that was appended: from the start of a run to its
+    /// last commit.
     open: Option<Journal>,
     /// The progress of the forwarder, from its start on.
     progress: Option<Arc<Progress>>,
@@ -86,8 +87,8 @@ impl Outbox {
         }
     }
 
-    /// Makes the sources of the flow pause while more than `bytes` wait for delivery; 1 GiB by default. The output of the input that
-    /// is already read is appended all the same.
+    /// Makes the sources of the flow pause while more than `bytes` wait for delivery; 1 GiB by default. The output of
+    /// the input that is already read is appended all the same.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.settings.bytes_max = bytes;
@@ -116,18 +117,18 @@ impl Outbox {
         self
     }
 
-    /// Makes a delivery that is not full wait until its oldest record has this age, so that the records of several epochs are
-    /// delivered at once; by default the committed records are delivered as soon as possible. A delivery does not wait at the end of
-    /// a run, nor while the outbox makes the sources pause. Without a state directory there is nothing to wait for: each flush
-    /// delivers.
+    /// Makes a delivery that is not full wait until its oldest record has this age, so that the records of several
+    /// epochs are delivered at once; by default the committed records are delivered as soon as possible. A delivery
+    /// does not wait at the end of a run, nor while the outbox makes the sources pause. Without a state directory there
+    /// is nothing to wait for: each flush delivers.
     #[must_use]
     pub fn batch_age(mut self, age: Duration) -> Self {
         self.settings.batch_age = Some(age);
         self
     }
 
-    /// Skips records that the destination refuses, with a warning in the log; by default they fail the flow. A batch with such a record is
-    /// halved until the record is alone, so that it holds up no other one.
+    /// Skips records that the destination refuses, with a warning in the log; by default they fail the flow. A batch
+    /// with such a record is halved until the record is alone, so that it holds up no other one.
     #[must_use]
     pub fn skip_refused(self) -> Self {
         self.skips_refused.store(true, Ordering::Relaxed);
@@ -141,8 +142,8 @@ impl Outbox {
         self
     }
 
-    /// Sets how long a flow whose sources have ended waits for a destination that fails, until the run fails; a minute by default.
-    /// The records stay in the outbox, and the next start delivers them.
+    /// Sets how long a flow whose sources have ended waits for a destination that fails, until the run fails; a minute
+    /// by default. The records stay in the outbox, and the next start delivers them.
     #[must_use]
     pub fn wait_at_end(mut self, limit: Duration) -> Self {
         self.settings.end_wait = limit;

@@ -11,7 +11,7 @@ use crate::time::nanos;
 
 /// A clock that a test sets, and that is passed to a run as its processing time.
 ///
-/// A script that [advances](super::Mark::Advance) it sets it back when a run resumes before the mark, so that
+/// A script that [advances](crate::testing::Mark::Advance) it sets it back when a run resumes before the mark, so that
 /// repeated events occur at the same time.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualClock(Arc<ClockState>);

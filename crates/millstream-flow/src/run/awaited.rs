@@ -11,8 +11,9 @@ use crate::error::FlowError;
 use crate::metrics::Report;
 use crate::run::running::Running;
 
-/// The end of a flow, which an asynchronous program awaits: made by `running.await` and [`Running::into_future`]. A thread waits for the flow
-/// meanwhile. When it is dropped before the end, the flow is stopped, and nothing waits for that.
+/// The end of a flow, which an asynchronous program awaits: made by `running.await` and [`Running::into_future`]. A
+/// thread waits for the flow meanwhile. When it is dropped before the end, the flow is stopped, and nothing waits for
+/// that.
 pub struct Ending {
     life: Arc<Lifecycle>,
     outcome: oneshot::Receiver<Result<Report, FlowError>>,

@@ -1,7 +1,7 @@
 //! Joins the run of several processes, and passes its events on.
 //!
-//! One thread of each process reads the events in order. Those that concern commits go to the committer; the others change the
-//! state that the workers share.
+//! One thread of each process reads the events in order. Those that concern commits go to the committer; the others
+//! change the state that the workers share.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};

@@ -41,7 +41,8 @@ pub struct Options {
     /// Wraps each wait of a step for an external system: the Python package releases its interpreter.
     #[doc(hidden)] // For the other crates of Millstream.
     pub release: Option<Wrapper>,
-    /// Drain and end on SIGINT and SIGTERM; a second one ends the process at once, with 128 and the number of the signal.
+    /// Drain and end on SIGINT and SIGTERM; a second one ends the process at once, with 128 and the number of the
+    /// signal.
     pub signals: bool,
     /// Returns the tracebacks of errors, for a view of the run.
     #[doc(hidden)] // For the other crates of Millstream.
@@ -59,8 +60,8 @@ pub struct Options {
     /// The other processes that run this flow; `None`: this process runs all of it. Each process has
     /// [`workers`](Self::workers) threads.
     pub cluster: Option<Arc<dyn Cluster>>,
-    /// The shards into which keys are divided, the same in all processes; `None`: those of the state, or 256. A state keeps the
-    /// number of its first run, and refuses another one.
+    /// The shards into which keys are divided, the same in all processes; `None`: those of the state, or 256. A state
+    /// keeps the number of its first run, and refuses another one.
     #[doc(hidden)] // For the other crates of Millstream.
     pub shards: Option<Shards>,
     /// The start while it waits for the servers of sources: what ends the wait, and what it waits for.

@@ -30,7 +30,8 @@ const REPORTS_WAIT: Duration = Duration::from_secs(5);
 
 /// A flow that runs on threads of its own.
 ///
-/// When it is dropped, the flow is [stopped](Self::stop), and a failure that [`wait`](Self::wait) has not returned is logged.
+/// When it is dropped, the flow is [stopped](Self::stop), and a failure that [`wait`](Self::wait) has not returned is
+/// logged.
 #[must_use = "a flow is stopped when its handle is dropped: call wait"]
 pub struct Running {
     pub(super) name: String,
@@ -124,7 +125,8 @@ impl Running {
         self.wait_with(&|| ())
     }
 
-    /// As [`wait`](Self::wait). `looks` is called many times a second while this process has ended and waits for the others; it may
+    /// As [`wait`](Self::wait). `looks` is called many times a second while this process has ended and waits for the
+    /// others; it may
     /// [stop](Control::stop) the flow, and then they are not waited for.
     ///
     /// # Errors
@@ -173,8 +175,8 @@ impl Running {
         }
     }
 
-    /// Joins the committer, and the threads of the workers, which have ended, and of the connections to other processes, if
-    /// they end. `looks` is called at intervals while this process waits for the ends of the others.
+    /// Joins the committer, and the threads of the workers, which have ended, and of the connections to other
+    /// processes, if they end. `looks` is called at intervals while this process waits for the ends of the others.
     fn join_threads(&mut self, looks: &dyn Fn()) {
         // The last epoch is committed by now, or its failure is in `control`.
         let _ = self.committer.take().map(|committer| committer.join());
@@ -218,7 +220,8 @@ impl Running {
         }
     }
 
-    /// Waits until all processes have ended: one that dies before would be alone at its next start, if the others had left.
+    /// Waits until all processes have ended: one that dies before would be alone at its next start, if the others had
+    /// left.
     fn wait_others(&self, looks: &dyn Fn()) {
         let Some(member) = self.control.life.member() else {
             return;

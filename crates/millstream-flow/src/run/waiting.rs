@@ -1,8 +1,8 @@
 //! When a worker polls instead of sleeping: for a moment after each batch, while batches come quickly.
 //!
-//! The wake-up of a sleeping thread takes about 5 us, on a virtual machine whose core has stopped 30 to 50 us, and sometimes
-//! milliseconds. A worker that is fed without a long pause would pay that each time it has caught up. It does not poll where the next
-//! batch would come too late, nor while other threads need its core, and an idle worker sleeps.
+//! The wake-up of a sleeping thread takes about 5 us, on a virtual machine whose core has stopped 30 to 50 us, and
+//! sometimes milliseconds. A worker that is fed without a long pause would pay that each time it has caught up. It does
+//! not poll where the next batch would come too late, nor while other threads need its core, and an idle worker sleeps.
 
 use millstream_journal::contention::{Contention, waited_by_this_thread};
 

@@ -71,8 +71,8 @@ impl Watch {
         self.control.load.others().map(|others| others.membership)
     }
 
-    /// Sends how this process is doing to process 0, whose [`statuses`](Self::statuses) have it. It does not wait, and has no effect
-    /// in process 0, in a run of one process, or if there are more than
+    /// Sends how this process is doing to process 0, whose [`statuses`](Self::statuses) have it. It does not wait, and
+    /// has no effect in process 0, in a run of one process, or if there are more than
     /// [`STATUS_BYTES_MAX`](crate::cluster::STATUS_BYTES_MAX) bytes.
     pub fn send_status(&self, bytes: Vec<u8>) {
         if let Some(others) = self.control.load.others() {
@@ -93,13 +93,15 @@ impl Watch {
         self.control.stop();
     }
 
-    /// Asks for a commit now; false if this process does not begin commits: it has no state directory, or another process does.
+    /// Asks for a commit now; false if this process does not begin commits: it has no state directory, or another
+    /// process does.
     #[must_use]
     pub fn commit_now(&self) -> bool {
         self.control.commit_now()
     }
 
-    /// Returns the state of the run now. Steps are as last published: see [`Options::publish`](crate::Options::publish).
+    /// Returns the state of the run now. Steps are as last published: see
+    /// [`Options::publish`](crate::Options::publish).
     #[must_use]
     pub fn moment(&self) -> Moment {
         let now = now_ns();

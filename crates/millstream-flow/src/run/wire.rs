@@ -1,7 +1,8 @@
-//! A connection for data, as the engine uses it: wakes sleeping workers, counts bytes, and never shows the engine a lost connection.
+//! A connection for data, as the engine uses it: wakes sleeping workers, counts bytes, and never shows the engine a
+//! lost connection.
 //!
-//! The engine ends a connection with an empty message, and panics if one ends without it. Such a connection is lost: its process
-//! has died, which fails the run; the thread that noticed waits for the end of the process.
+//! The engine ends a connection with an empty message, and panics if one ends without it. Such a connection is lost:
+//! its process has died, which fails the run; the thread that noticed waits for the end of the process.
 //!
 //! The first 16 bytes of each direction are the identity of the machine since its boot: the clocks of two
 //! processes can be compared if they are equal.
@@ -97,7 +98,8 @@ impl Read for Wire {
             self.load.wake_receivers();
         }
         if self.messages.ended {
-            // The engine reads once more before it passes on what has arrived with the end, and its workers need that to end.
+            // The engine reads once more before it passes on what has arrived with the end, and its workers need that
+            // to end.
             self.ends.half_ended();
             return Ok(0);
         }

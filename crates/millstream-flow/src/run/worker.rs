@@ -337,7 +337,8 @@ impl Cycle<'_> {
         }
     }
 
-    /// Publishes the metrics when they are due, after each operator has had a turn to note the sizes that only it knows.
+    /// Publishes the metrics when they are due, after each operator has had a turn to note the sizes that only it
+    /// knows.
     fn publish_in_time(&mut self, interval: Duration) {
         let now = now_ns();
         let mut context = self.context.borrow_mut();

@@ -51,7 +51,8 @@ pub(crate) fn shard_at(group: usize, place: usize) -> usize {
     place * GROUPS + group
 }
 
-/// Appends a place in a group, below 2^14: the low seven bits, with bit 7 set if a second byte with the high bits follows.
+/// Appends a place in a group, below 2^14: the low seven bits, with bit 7 set if a second byte with the high bits
+/// follows.
 fn put_place(place: usize, out: &mut Vec<u8>) {
     match place {
         0..0x80 => out.push(place as u8),

@@ -35,9 +35,9 @@ pub trait StateCodec<S> {
     /// # Errors
     /// The bytes were not written by `save`.
     fn load(&self, from: &mut &[u8]) -> Result<S, Cause>;
-    /// Appends what was added to a state since it was last saved or loaded. Returns false if that does not make the state: what is appended
-    /// is dropped, and the state is saved whole. The default is false. For states that grow item by item, of which an epoch writes the
-    /// new items only.
+    /// Appends what was added to a state since it was last saved or loaded. Returns false if that does not make the
+    /// state: what is appended is dropped, and the state is saved whole. The default is false. For states that grow
+    /// item by item, of which an epoch writes the new items only.
     ///
     /// # Errors
     /// As for `save`.

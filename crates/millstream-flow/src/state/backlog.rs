@@ -1,4 +1,5 @@
-//! A queue in the state of a key, of which an epoch saves what has changed: how many were taken from its front, and what was added.
+//! A queue in the state of a key, of which an epoch saves what has changed: how many were taken from its front, and
+//! what was added.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -100,7 +101,8 @@ impl<T> Backlog<T> {
         Ok(held)
     }
 
-    /// Appends what has changed since the queue was saved or loaded: `taken, [item...]`, with the items that were added.
+    /// Appends what has changed since the queue was saved or loaded: `taken, [item...]`, with the items that were
+    /// added.
     pub(crate) fn save_changes(
         &self,
         out: &mut Vec<u8>,
@@ -146,8 +148,8 @@ impl<T> Backlog<T> {
     }
 }
 
-/// The bytes of a state that was saved whole and of its changes since. Once the changes have as many, the state is saved whole again, so
-/// that what is read at a start has at most twice the bytes of the state.
+/// The bytes of a state that was saved whole and of its changes since. Once the changes have as many, the state is
+/// saved whole again, so that what is read at a start has at most twice the bytes of the state.
 #[derive(Default)]
 pub(crate) struct Chain {
     whole: Cell<usize>,

@@ -1,12 +1,14 @@
 //! Logic whose items wait for their turn: for all earlier items, or for the timers before them.
 //!
-//! Partitions have different speeds, and event time is that of the slowest. An item may arrive while a timer of its key that is due before
-//! it, by the watermark of its own partition, cannot fire yet, because an earlier item of another partition may come. How many such
-//! items a key sees before the timer would depend on which partition is faster. So they wait.
+//! Partitions have different speeds, and event time is that of the slowest. An item may arrive while a timer of its key
+//! that is due before it, by the watermark of its own partition, cannot fire yet, because an earlier item of another
+//! partition may come. How many such items a key sees before the timer would depend on which partition is faster. So
+//! they wait.
 //!
-//! Invariant: with [`InTurn::by_time`] the logic receives its items in the order of their times when the
-//! joined watermark has passed them, and those of one time and one rank in the order of arrival. With [`InTurn::after_timers`] it receives those of a partition in the order of arrival, and each after the
-//! timers up to the watermark of its partition. In both, the items before a timer do not depend on the speed of partitions.
+//! Invariant: with [`InTurn::by_time`] the logic receives its items in the order of their times when the joined
+//! watermark has passed them, and those of one time and one rank in the order of arrival. With [`InTurn::after_timers`]
+//! it receives those of a partition in the order of arrival, and each after the timers up to the watermark of its
+//! partition. In both, the items before a timer do not depend on the speed of partitions.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -99,8 +101,8 @@ impl<S, I> Waiting<S, I> {
 }
 
 impl<K: 'static, L: KeyLogic<K>> InTurn<K, L> {
-    /// Items in the order of their times, those of one time by their `rank`. `copy` copies an item, so that it is known if the logic
-    /// fails.
+    /// Items in the order of their times, those of one time by their `rank`. `copy` copies an item, so that it is known
+    /// if the logic fails.
     pub fn by_time(inner: L, copy: fn(&L::In) -> L::In, rank: fn(&L::In) -> i64) -> Self {
         InTurn {
             inner,
@@ -306,7 +308,8 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for InTurn<K, L> {
 }
 
 /// The codec of `[[[time, watermark, item]...], state]`, or without a state if there is none. What has changed is
-/// `[taken, [[time, watermark, item]...], state]`: the first `taken` items have had their turn, and the others are added in their places.
+/// `[taken, [[time, watermark, item]...], state]`: the first `taken` items have had their turn, and the others are
+/// added in their places.
 struct WaitingCodec<S, I> {
     order: Order<I>,
     item: Codec<I>,

@@ -169,9 +169,9 @@ impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {
         outcome
     }
 
-    /// Returns how many of the next items of a key, one or more, may be passed as one item with the watermark of the first: before each
-    /// of the others nothing of the key is due. `floor` is the event time of all other partitions, `life` the event time after
-    /// which the logic removes a key without items.
+    /// Returns how many of the next items of a key, one or more, may be passed as one item with the watermark of the
+    /// first: before each of the others nothing of the key is due. `floor` is the event time of all other partitions,
+    /// `life` the event time after which the logic removes a key without items.
     #[must_use]
     pub fn undivided(&self, key: &K, items: &[Timed<()>], floor: i64, life: Option<i64>) -> usize {
         let reached = |item: &Timed<()>| item.watermark.min(floor).max(self.watermark);

@@ -13,7 +13,8 @@ use crate::saved::changes::{ADDED, check_size};
 use crate::saved::codec::MESSAGE_PACK;
 use crate::step::StateSize;
 
-/// The size in bytes from which a state is saved by what was added to it: a smaller one is written as fast, and is read in one piece.
+/// The size in bytes from which a state is saved by what was added to it: a smaller one is written as fast, and is read
+/// in one piece.
 const ADDED_FROM: u32 = 4 << 10;
 /// Tables with fewer slots than this do not shrink.
 const SLOTS_MIN: usize = 1024;
@@ -41,8 +42,8 @@ impl<K, S> Slot<K, S> {
         }
     }
 
-    /// Returns its place among keys, by their creation: the lower half of the number, which is enough to order two keys unless four
-    /// thousand million were created between them.
+    /// Returns its place among keys, by their creation: the lower half of the number, which is enough to order two keys
+    /// unless four thousand million were created between them.
     pub(super) fn rank(&self) -> u32 {
         self.born as u32
     }
@@ -61,8 +62,9 @@ struct Saving<K, S> {
     bytes: u64,
 }
 
-/// The hash of a key in a table: the one that has chosen its worker, so that keys which an attacker has chosen for another hash are
-/// as good as others. Its low bits are similar on one worker, and are the last that a table looks at here.
+/// The hash of a key in a table: the one that has chosen its worker, so that keys which an attacker has chosen for
+/// another hash are as good as others. Its low bits are similar on one worker, and are the last that a table looks at
+/// here.
 #[inline]
 fn hash_of<K: Key>(key: &K) -> u64 {
     in_table(key.stable_hash())

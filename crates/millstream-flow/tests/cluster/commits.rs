@@ -1,5 +1,5 @@
-//! The commits of a cluster in memory, as process 0 sees them: which process has prepared which epoch, and what a process that starts
-//! keeps of its state.
+//! The commits of a cluster in memory, as process 0 sees them: which process has prepared which epoch, and what a
+//! process that starts keeps of its state.
 
 use std::sync::Mutex;
 use std::sync::mpsc::Sender;

@@ -1,5 +1,5 @@
-//! A flow on several processes, which are threads of the test here: each has its own `Running`, and the cluster between them is a
-//! model in memory with real sockets for data.
+//! A flow on several processes, which are threads of the test here: each has its own `Running`, and the cluster between
+//! them is a model in memory with real sockets for data.
 
 #![expect(
     clippy::disallowed_methods,

@@ -98,7 +98,8 @@ fn a_slow_process_slows_the_source() {
     assert!(most < ITEMS / 2, "the source was {most} items ahead");
 }
 
-/// The source is on process 0, the slow step on process 2, and process 1, which has no source, multiplies the items between them.
+/// The source is on process 0, the slow step on process 2, and process 1, which has no source, multiplies the items
+/// between them.
 #[test]
 fn a_slow_process_slows_the_source_of_a_process_that_sends_it_nothing() {
     const ITEMS: u64 = 20_000;
@@ -154,7 +155,8 @@ fn a_slow_process_slows_the_source_of_a_process_that_sends_it_nothing() {
     assert!(most < ITEMS * EACH / 2, "{most} items were in flight");
 }
 
-/// A source of one item at a time: the next one is there when the one before has arrived at the sink, which wakes the source.
+/// A source of one item at a time: the next one is there when the one before has arrived at the sink, which wakes the
+/// source.
 struct Hops(Arc<AtomicU64>, Arc<Mutex<Option<Wake>>>);
 
 struct Hop {
@@ -197,8 +199,8 @@ impl Partition<Vec<u64>> for Hop {
     }
 }
 
-/// Each item moves to another process and back, or not, by its keys. Without wake-ups a move takes up to 100 ms: the test would run
-/// into its time limit.
+/// Each item moves to another process and back, or not, by its keys. Without wake-ups a move takes up to 100 ms: the
+/// test would run into its time limit.
 #[test]
 fn an_item_wakes_a_process_that_sleeps() {
     let hub = Hub::new(2);

@@ -25,7 +25,8 @@ fn by_key<K: Ord, V>(outputs: Vec<(K, V)>) -> BTreeMap<K, Vec<V>> {
     keys
 }
 
-/// Runs a flow on one process and on several; the outputs of each key must be the same, in the same order if `in_order`.
+/// Runs a flow on one process and on several; the outputs of each key must be the same, in the same order if
+/// `in_order`.
 fn judge<K, V>(in_order: bool, flow: impl Fn(&Flow, &Collected<(K, V)>) + Send + Sync + 'static)
 where
     K: Ord + Data + Debug + Sync,

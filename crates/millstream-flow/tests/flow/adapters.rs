@@ -1,5 +1,5 @@
-//! Adapters of sources and sinks pass on the properties of what is inside. That none forgets a method is checked by the lint
-//! `clippy::missing_trait_methods`.
+//! Adapters of sources and sinks pass on the properties of what is inside. That none forgets a method is checked by the
+//! lint `clippy::missing_trait_methods`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -280,7 +280,8 @@ impl Drop for Through {
     }
 }
 
-/// Checks that a run with a state directory or without ends with the panic of the step "delicate", and not by unwinding.
+/// Checks that a run with a state directory or without ends with the panic of the step "delicate", and not by
+/// unwinding.
 fn check_thirteen(describe: impl Fn(&Flow)) {
     for (workers, saves) in [(1, false), (3, false), (1, true), (3, true)] {
         let state = tempfile::tempdir().expect("a folder");

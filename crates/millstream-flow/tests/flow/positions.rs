@@ -1,5 +1,5 @@
-//! Sources whose positions are bytes of their own resume from them, also under an adapter and after a crash, and a state
-//! directory of version 1, in `tests/fixtures/state-v1`, resumes.
+//! Sources whose positions are bytes of their own resume from them, also under an adapter and after a crash, and a
+//! state directory of version 1, in `tests/fixtures/state-v1`, resumes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -368,8 +368,8 @@ fn positions(out: &Path) -> (Flow, [Arc<Mutex<Vec<u64>>>; 2]) {
     (flow, opened)
 }
 
-/// Writes the fixture: the state directory after the seventh commit, of a source of numbers, one of bytes, and both kinds
-/// durable. One partition of the durable numbers has ended.
+/// Writes the fixture: the state directory after the seventh commit, of a source of numbers, one of bytes, and both
+/// kinds durable. One partition of the durable numbers has ended.
 fn write_fixture() {
     let folder = tempfile::tempdir().unwrap();
     let (state, out) = (folder.path().join("state"), folder.path().join("out"));

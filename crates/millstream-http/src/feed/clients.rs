@@ -55,8 +55,8 @@ impl Clients {
         self.history.is_some()
     }
 
-    /// Adds a client. With a history and an id it receives all items after that with this id, otherwise those that are sent from now on.
-    /// Returns also the id from which it resumes if it loses the connection before the first item.
+    /// Adds a client. With a history and an id it receives all items after that with this id, otherwise those that are
+    /// sent from now on. Returns also the id from which it resumes if it loses the connection before the first item.
     pub(super) fn join(
         self: &Arc<Self>,
         after: Option<&str>,
@@ -81,8 +81,8 @@ impl Clients {
         Ok((client, id))
     }
 
-    /// Adds the queue of a client that has all items before number `next`, if no further ones were sent. Returns the number of the
-    /// next item otherwise. The queue of a feed that has ended is at its end, too.
+    /// Adds the queue of a client that has all items before number `next`, if no further ones were sent. Returns the
+    /// number of the next item otherwise. The queue of a feed that has ended is at its end, too.
     fn join_at(&self, next: u64, queue: &Arc<Queue>) -> Result<(), u64> {
         let mut members = lock(&self.members);
         if !members.ended && next < members.next {
@@ -97,7 +97,8 @@ impl Clients {
         members.queues.retain(|member| !Arc::ptr_eq(member, queue));
     }
 
-    /// Sends items to all clients, and removes those that do not keep up. Waits for none. `next` is the number of the item after them.
+    /// Sends items to all clients, and removes those that do not keep up. Waits for none. `next` is the number of the
+    /// item after them.
     pub(crate) fn send(&self, items: &[Item], next: u64) {
         let mut members = lock(&self.members);
         members.next = next;

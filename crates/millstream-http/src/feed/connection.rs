@@ -125,7 +125,8 @@ pub(crate) fn feed(
     })
 }
 
-/// The id of the last item that a client has. A browser that connects again sends it in a header, and the query of the first time.
+/// The id of the last item that a client has. A browser that connects again sends it in a header, and the query of the
+/// first time.
 fn after(request: &Parts) -> Result<Option<String>, Refusal> {
     match request.headers.get(LAST_EVENT_ID) {
         Some(id) => Ok(Some(String::from_utf8_lossy(id.as_bytes()).into_owned())),

@@ -1,6 +1,7 @@
 //! The items that a client missed: a feed with a history sends them when the client resumes.
 //!
-//! Items have dense numbers. A client reads the history at its own pace, up to the items that were sent to the others, and joins those then.
+//! Items have dense numbers. A client reads the history at its own pace, up to the items that were sent to the others,
+//! and joins those then.
 
 use millstream_flow::error::Cause;
 

@@ -1,7 +1,7 @@
 //! Requests that wait for the answers of their calls: the first outputs that the calls cause.
 //!
-//! A request is registered before its call is recorded, under the lock that an output is delivered with, so that no output passes it. The
-//! outputs of a service are read only while requests wait.
+//! A request is registered before its call is recorded, under the lock that an output is delivered with, so that no
+//! output passes it. The outputs of a service are read only while requests wait.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ struct Waiting {
     journal: Option<Journal>,
     /// The first output that may be an answer, when the first request came.
     from: u64,
-    /// By the identity of the journal of the call, its number, and that of the request: a call may be posted again while its answer is
-    /// waited for.
+    /// By the identity of the journal of the call, its number, and that of the request: a call may be posted again
+    /// while its answer is waited for.
     requests: BTreeMap<(u128, u64, u64), Arc<Waiter>>,
 }
 
@@ -148,8 +148,8 @@ pub(super) enum Again {
     Pending(Pending),
 }
 
-/// The answer of a call that was recorded before: it may be there already, or is waited for. The outputs are searched, which may read a
-/// segment of each.
+/// The answer of a call that was recorded before: it may be there already, or is waited for. The outputs are searched,
+/// which may read a segment of each.
 pub(super) fn answer_again(
     outputs: &Arc<[Arc<Output>]>,
     calls: &Journal,
@@ -252,7 +252,8 @@ impl Output {
         !lock(&self.waiting).requests.is_empty()
     }
 
-    /// An output is the answer of its cause, and earlier calls of the same journal have none: a service takes them in order.
+    /// An output is the answer of its cause, and earlier calls of the same journal have none: a service takes them in
+    /// order.
     fn take(&self, effect: Effect, journal: &Journal, items: &mut CallItems) -> Result<(), Cause> {
         let mut waiting = lock(&self.waiting);
         let passed = (effect.journal, 0, 0)..=(effect.journal, effect.cause, u64::MAX);

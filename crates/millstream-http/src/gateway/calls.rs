@@ -171,8 +171,8 @@ fn list(names: &[&str]) -> String {
 }
 
 impl<'a> Route<'a> {
-    /// Records a call with these arguments, an object of JSON; returns when it survives what it must. If the caller waits, the answer is
-    /// waited for from now on.
+    /// Records a call with these arguments, an object of JSON; returns when it survives what it must. If the caller
+    /// waits, the answer is waited for from now on.
     pub(super) async fn record(
         &self,
         arguments: &[u8],
@@ -251,7 +251,8 @@ impl<'a> Route<'a> {
 }
 
 impl Recorded<'_> {
-    /// Waits until so many followers on other machines have the call, for `limit` at most; else says why they have it not.
+    /// Waits until so many followers on other machines have the call, for `limit` at most; else says why they have it
+    /// not.
     pub(super) async fn wait_followed(&self, count: usize, limit: Duration) -> Result<(), String> {
         let (intake, sequence) = (Arc::clone(self.intake), self.sequence);
         // Syncs need a thread, too: not all may wait for followers.

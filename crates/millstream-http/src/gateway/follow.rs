@@ -26,7 +26,8 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Follows the journal from its present end on; all of one that does not exist yet. Clients that resume read what is before.
+    /// Follows the journal from its present end on; all of one that does not exist yet. Clients that resume read what
+    /// is before.
     pub(super) fn new(path: PathBuf, clients: Clients) -> Result<Self, Cause> {
         let journal = match Journal::open(&path, Options::read_only()) {
             Ok(journal) => {

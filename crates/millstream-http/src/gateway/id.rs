@@ -1,8 +1,8 @@
-//! The ids of the items of a feed, from which clients resume: `IDENTITY-NUMBER-CHECKSUM`, the identity that a journal shares with its
-//! copies, the number of the record, and its checksum.
+//! The ids of the items of a feed, from which clients resume: `IDENTITY-NUMBER-CHECKSUM`, the identity that a journal
+//! shares with its copies, the number of the record, and its checksum.
 //!
-//! Clients may send the number alone. Then neither a journal that took the place of another one is noticed, nor one that has lost its end
-//! and has used the number again. The checksum is missing where the record was pruned.
+//! Clients may send the number alone. Then neither a journal that took the place of another one is noticed, nor one
+//! that has lost its end and has used the number again. The checksum is missing where the record was pruned.
 
 use millstream_journal::Bookmark;
 

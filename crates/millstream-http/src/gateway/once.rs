@@ -31,8 +31,9 @@ pub(super) fn key_of(headers: &HeaderMap) -> Result<Option<Key>, Refusal> {
     Err(Refusal::new(StatusCode::BAD_REQUEST, line))
 }
 
-/// Whether a request for a method of `schema`, with these arguments, is for the call with a key that is the record `sequence`. If another
-/// version of the interface has recorded it, the arguments are read with that version. A record that was pruned is taken for the same.
+/// Whether a request for a method of `schema`, with these arguments, is for the call with a key that is the record
+/// `sequence`. If another version of the interface has recorded it, the arguments are read with that version. A record
+/// that was pruned is taken for the same.
 pub(super) fn is_same(
     journal: &Journal,
     sequence: u64,

@@ -1,7 +1,7 @@
 //! The search for the answer of a call that was recorded before, among the outputs that are there.
 //!
-//! A service takes the calls of a journal in order, so that the causes of its outputs rise. The search halves the range of segments until
-//! one is left, and reads on from there.
+//! A service takes the calls of a journal in order, so that the causes of its outputs rise. The search halves the range
+//! of segments until one is left, and reads on from there.
 
 use std::cmp::Ordering;
 

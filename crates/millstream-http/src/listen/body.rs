@@ -16,7 +16,8 @@ use super::received::{item_of, may_be_empty};
 
 /// The version of records.
 const VERSION: u8 = 1;
-/// The most levels of a document. Parsers and encoders that the flow and its consumers use have limits of their own, this one or higher.
+/// The most levels of a document. Parsers and encoders that the flow and its consumers use have limits of their own,
+/// this one or higher.
 const LEVELS_MAX: usize = 128;
 
 /// What an item of a request is.
@@ -34,7 +35,8 @@ pub enum Item {
 #[non_exhaustive]
 pub enum Body {
     /// A JSON document. The elements of an array are items; any other document is one item. With the content type
-    /// `application/x-ndjson` or `application/jsonl` each line is a document and an item. An item is the text of its document.
+    /// `application/x-ndjson` or `application/jsonl` each line is a document and an item. An item is the text of its
+    /// document.
     #[default]
     Json,
     /// Each line is an item, without its end. Empty lines are items.
@@ -97,8 +99,8 @@ impl Items {
 /// Returns what is wrong with an item, if its reader would refuse it.
 pub(super) type CheckItem = Arc<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
 
-/// Reads the items of a body; `lines` says that the client declares JSON lines. Each item is checked by `check`, by which the flow would
-/// read it: what is acknowledged can be read.
+/// Reads the items of a body; `lines` says that the client declares JSON lines. Each item is checked by `check`, by
+/// which the flow would read it: what is acknowledged can be read.
 ///
 /// # Errors
 /// One line that says what is wrong with the body, and where.

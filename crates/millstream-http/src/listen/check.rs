@@ -20,7 +20,8 @@ pub(super) struct Reading<'a> {
     pub(super) gzip: bool,
 }
 
-/// Checks everything but the origin, the signature and the body. The path counts after the token: it is not checked before.
+/// Checks everything but the origin, the signature and the body. The path counts after the token: it is not checked
+/// before.
 pub(super) fn check<'a>(
     rules: &Rules,
     path: Result<&'a UrlPath, Refusal>,

@@ -2,8 +2,8 @@
 //!
 //! The source and the sink of the replies share a desk, and its server: the last of them to end stops it.
 //!
-//! Invariant: in a run with a state directory a reply is sent after the epoch of its item is committed, so that no crash rolls back
-//! what it says.
+//! Invariant: in a run with a state directory a reply is sent after the epoch of its item is committed, so that no
+//! crash rolls back what it says.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

@@ -40,7 +40,8 @@ pub(super) struct Intake {
     closed: AtomicBool,
     /// An error that ends the flow.
     failure: Mutex<Option<Cause>>,
-    /// The number of requests without a right signature that the flow has not counted, and why the last one was refused.
+    /// The number of requests without a right signature that the flow has not counted, and why the last one was
+    /// refused.
     unsigned: Mutex<(u64, String)>,
     /// What the ids of this run have in common, and the number of the last one.
     ids: (u64, AtomicU64),

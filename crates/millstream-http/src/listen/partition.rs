@@ -127,8 +127,8 @@ impl Partition<Frames> for RequestsPartition {
 
 impl Drop for RequestsPartition {
     fn drop(&mut self) {
-        // Requests that arrive now are refused; those that are recorded are acknowledged, and processed by the next run. The server is
-        // stopped when the last reply is sent too.
+        // Requests that arrive now are refused; those that are recorded are acknowledged, and processed by the next
+        // run. The server is stopped when the last reply is sent too.
         self.intake.close();
     }
 }

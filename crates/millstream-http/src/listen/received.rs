@@ -26,8 +26,8 @@ pub struct Received<'a> {
     pub path: &'a str,
     /// Its query, without the question mark; escapes are not decoded.
     pub query: &'a str,
-    /// Its headers, with names in lower case, in their order. Those of a login are missing: `authorization`, `proxy-authorization` and
-    /// `cookie`.
+    /// Its headers, with names in lower case, in their order. Those of a login are missing: `authorization`,
+    /// `proxy-authorization` and `cookie`.
     pub headers: Vec<(&'a str, &'a [u8])>,
     /// Its body, unpacked.
     pub body: &'a [u8],

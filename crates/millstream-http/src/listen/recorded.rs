@@ -1,6 +1,7 @@
 //! Requests in a journal of the state directory, `STATE/http/NAME`: one record each, numbered by the journal.
 //!
-//! All requests that arrive during a sync share the next one. Records are pruned when the flow has committed their effect.
+//! All requests that arrive during a sync share the next one. Records are pruned when the flow has committed their
+//! effect.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

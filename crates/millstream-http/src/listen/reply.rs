@@ -51,7 +51,8 @@ impl Reply {
     /// Appends the item of this reply.
     ///
     /// # Errors
-    /// Why it cannot be sent: a status or a header that is none, or a body that its status forbids. The text has no value of a header.
+    /// Why it cannot be sent: a status or a header that is none, or a body that its status forbids. The text has no
+    /// value of a header.
     pub fn encode(&self, item: &mut Vec<u8>) -> Result<(), String> {
         self.head()?;
         item.extend_from_slice(MAGIC);

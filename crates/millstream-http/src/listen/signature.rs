@@ -1,6 +1,7 @@
 //! Signatures of senders of web hooks: HMACs of the body, which are checked before anything is recorded.
 //!
-//! The comparisons take the same time for every wrong signature of one length. No error, log or `Debug` text has the secret.
+//! The comparisons take the same time for every wrong signature of one length. No error, log or `Debug` text has the
+//! secret.
 
 use std::fmt;
 use std::time::Duration;
@@ -99,14 +100,14 @@ impl Signature {
     pub fn stripe(secret: &str) -> Self {
         Self::new(Scheme::Stripe, secret)
     }
-    /// Slack: `X-Slack-Signature`, with a time. The request by which Slack confirms an address (`url_verification`) is answered, and is
-    /// no item.
+    /// Slack: `X-Slack-Signature`, with a time. The request by which Slack confirms an address (`url_verification`) is
+    /// answered, and is no item.
     #[must_use]
     pub fn slack(secret: &str) -> Self {
         Self::new(Scheme::Slack, secret)
     }
-    /// Meta (Facebook, Instagram, WhatsApp): `X-Hub-Signature-256`. The GET by which an address is confirmed (`hub.challenge`) is answered
-    /// if it has `verify_token`.
+    /// Meta (Facebook, Instagram, WhatsApp): `X-Hub-Signature-256`. The GET by which an address is confirmed
+    /// (`hub.challenge`) is answered if it has `verify_token`.
     #[must_use]
     pub fn meta(secret: &str, verify_token: &str) -> Self {
         let verify_token = verify_token.to_owned();
@@ -129,7 +130,8 @@ impl Signature {
         self.secrets.push(secret.as_bytes().to_vec());
         self
     }
-    /// Sets the largest difference between the time of a signature and the clock, for Stripe and Slack. The default is 300 s.
+    /// Sets the largest difference between the time of a signature and the clock, for Stripe and Slack. The default is
+    /// 300 s.
     #[must_use]
     pub fn tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;

@@ -1,7 +1,8 @@
 //! Many requests at a time: the records of a batch, divided by their keys.
 //!
-//! Invariant: a record is sent after all earlier ones of its key were taken or skipped. A record that the server has taken is not sent
-//! again while the run lasts, whatever became of the others of its batch; one that the server has refused neither.
+//! Invariant: a record is sent after all earlier ones of its key were taken or skipped. A record that the server has
+//! taken is not sent again while the run lasts, whatever became of the others of its batch; one that the server has
+//! refused neither.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -31,11 +32,12 @@ impl Known {
         self.taken_now
     }
 
-    /// Sends the records `first` to `last`, which `records` has with their keys, up to `parallel` at a time. `send` sends one.
+    /// Sends the records `first` to `last`, which `records` has with their keys, up to `parallel` at a time. `send`
+    /// sends one.
     ///
     /// # Errors
-    /// That of the first record whose delivery may succeed later or whose failure is that of the flow: no further request begins
-    /// then. Otherwise the first record that is refused.
+    /// That of the first record whose delivery may succeed later or whose failure is that of the flow: no further
+    /// request begins then. Otherwise the first record that is refused.
     pub(super) fn write<R: Copy + Send + Sync>(
         &mut self,
         records: &[(Option<&[u8]>, R)],
@@ -81,7 +83,8 @@ impl Known {
         }
     }
 
-    /// The lanes of the records that are not sent yet. A lane ends before a record that was refused: the later ones of its key wait for it.
+    /// The lanes of the records that are not sent yet. A lane ends before a record that was refused: the later ones of
+    /// its key wait for it.
     fn lanes<R: Copy>(&self, records: &[(Option<&[u8]>, R)], first: u64) -> Vec<Lane<R>> {
         let mut lanes: Vec<Lane<R>> = Vec::new();
         // A lane without a place has a refused record.

@@ -36,7 +36,8 @@ const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostRequest {
-    /// Requests of one key are sent one after the other, in the order of their records. `None`: in no order with any other.
+    /// Requests of one key are sent one after the other, in the order of their records. `None`: in no order with any
+    /// other.
     pub key: Option<Vec<u8>>,
     /// The method: `POST`, `PUT`, `PATCH` or `DELETE`. `None`: that of the sink.
     pub method: Option<String>,
@@ -52,7 +53,8 @@ impl PostRequest {
     /// Appends the record of this request.
     ///
     /// # Errors
-    /// Why it cannot be sent: a method, a URL or a header that is none. The text has no value of a header: it may be a secret.
+    /// Why it cannot be sent: a method, a URL or a header that is none. The text has no value of a header: it may be a
+    /// secret.
     pub fn encode(&self, record: &mut Vec<u8>) -> Result<(), String> {
         if let Some(name) = &self.method {
             method(name)?;

@@ -1,4 +1,5 @@
-//! The feed for browsers: server-sent events over raw sockets, and the handshake and frames of a WebSocket byte by byte.
+//! The feed for browsers: server-sent events over raw sockets, and the handshake and frames of a WebSocket byte by
+//! byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -32,7 +32,8 @@ fn connect(server: &GatewayServer, id: &str) -> Events {
     Events::connect(server.address(), FEED, &header).0
 }
 
-/// A new client, when the feed has read the calls up to this number: it begins where the feed is, which may be before the last calls.
+/// A new client, when the feed has read the calls up to this number: it begins where the feed is, which may be before
+/// the last calls.
 fn connect_after(server: &GatewayServer, last: u64) -> (Events, String) {
     loop {
         let (mut events, _) = Events::connect(server.address(), FEED, "");

@@ -1,7 +1,8 @@
 //! Appending, under the append lock: place a frame after the tail, publish it, move the tail, roll to the next segment.
 //!
-//! The invariant: the word at the tail is zero, and a frame is complete before its first word is published. A writer may therefore die or
-//! fail between any two stores: a frame that is not published does not exist, and the next append overwrites it.
+//! The invariant: the word at the tail is zero, and a frame is complete before its first word is published. A writer
+//! may therefore die or fail between any two stores: a frame that is not published does not exist, and the next append
+//! overwrites it.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -41,9 +42,10 @@ struct LockProtected<T>(UnsafeCell<T>);
     unsafe_code,
     reason = "the append lock lives in shared memory, where the compiler cannot see it"
 )]
-// SAFETY: the cell is the only field. `AppendLock::tail` and `AppendLock::tail_mut` are the only functions that look into it. They borrow
-// an `AppendLock`, of which an `Appender` has one at a time, and a reference from `tail_mut` is exclusive because it borrows the lock so.
-// The lock may pass from thread to thread, so `T` is `Send`, and be shared by threads, so `T` is `Sync`.
+// SAFETY: the cell is the only field. `AppendLock::tail` and `AppendLock::tail_mut` are the only functions that look
+// into it. They borrow an `AppendLock`, of which an `Appender` has one at a time, and a reference from `tail_mut` is
+// exclusive because it borrows the lock so. The lock may pass from thread to thread, so `T` is `Send`, and be shared by
+// threads, so `T` is `Sync`.
 unsafe impl<T: Send + Sync> Sync for LockProtected<T> {}
 
 /// The segment that is appended to, as this process knows it.
@@ -85,7 +87,8 @@ impl<S: Storage> Appender<S> {
         let control = appender.core.control()?;
         if let Some(dead) = appender.slot.was_left_locked(control) {
             #[expect(unsafe_code, reason = "the append lock was found taken")]
-            // SAFETY: the lock names the slot of this appender, which no other appender has and which has not locked yet.
+            // SAFETY: the lock names the slot of this appender, which no other appender has and which has not locked
+            // yet.
             drop(unsafe { appender.repaired(control, dead)? });
         }
         Ok(appender)
@@ -105,7 +108,8 @@ impl<S: Storage> Appender<S> {
         Ok(sequence)
     }
 
-    /// [`append`](Self::append) if that needs no waiting: `None` while another has the lock, or when the next segment must be begun.
+    /// [`append`](Self::append) if that needs no waiting: `None` while another has the lock, or when the next segment
+    /// must be begun.
     #[inline]
     #[expect(unsafe_code, reason = "stores a body at the tail")]
     pub fn try_append(&self, stamp: Stamp, body: &[u8]) -> Result<Option<u64>> {
@@ -151,8 +155,9 @@ impl<S: Storage> Appender<S> {
         Ok(first..sequence)
     }
 
-    /// Append the rest of a batch that the segment has no room for. Before any part of the batch is published, all of the rest is checked
-    /// and the next segment exists: a batch that needs at most one more segment is appended completely or not at all.
+    /// Append the rest of a batch that the segment has no room for. Before any part of the batch is published, all of
+    /// the rest is checked and the next segment exists: a batch that needs at most one more segment is appended
+    /// completely or not at all.
     #[cold]
     fn append_rest<B: AsRef<[u8]>>(
         &self,
@@ -313,8 +318,8 @@ impl<S: Storage> Appender<S> {
         }
     }
 
-    /// The append lock after the writer in the slot `dead`, with the tail repaired. If the repair fails, the lock stays with `dead`, so
-    /// that the next writer repairs first too.
+    /// The append lock after the writer in the slot `dead`, with the tail repaired. If the repair fails, the lock stays
+    /// with `dead`, so that the next writer repairs first too.
     ///
     /// # Safety
     /// The slot of this appender holds the append lock, and no [`AppendLock`] stands for it.
@@ -338,8 +343,8 @@ impl<S: Storage> Appender<S> {
     }
 }
 
-/// The held append lock: methods that only its holder may call take this type. Dropping it unlocks. It is two words that stay in registers:
-/// a load of another width right after a store costs as much as a locked instruction.
+/// The held append lock: methods that only its holder may call take this type. Dropping it unlocks. It is two words
+/// that stay in registers: a load of another width right after a store costs as much as a locked instruction.
 pub(crate) struct AppendLock<'a, S: Storage> {
     appender: &'a Appender<S>,
     control: &'a Control<S::Region>,
@@ -390,8 +395,8 @@ impl<S: Storage> Reservation<'_, S> {
         reason = "memory after the tail belongs to the holder of the append lock"
     )]
     pub fn body_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the lock is held, and nothing was committed since `mark` was the tail, so that no reader looks there and no other writer
-        // stores; other slices borrow `self`.
+        // SAFETY: the lock is held, and nothing was committed since `mark` was the tail, so that no reader looks there
+        // and no other writer stores; other slices borrow `self`.
         unsafe {
             self.lock
                 .tail()
@@ -515,8 +520,9 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         self.check()
     }
 
-    /// Begins a batch at `mark`. Until the batch is published, its later frames look valid. If the batch is abandoned and other records are
-    /// appended in its place, a loss of power could restore these frames; they are therefore cleared first.
+    /// Begins a batch at `mark`. Until the batch is published, its later frames look valid. If the batch is abandoned
+    /// and other records are appended in its place, a loss of power could restore these frames; they are therefore
+    /// cleared first.
     fn begin(&mut self, mark: Mark) -> Result<Batch> {
         self.tail_mut().has_unpublished = true;
         self.control.set_unpublished(true);
@@ -536,7 +542,8 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         segment.fits(batch.end.offset, frame_bytes(length))
     }
 
-    /// Adds a record to the batch, not yet visible. Callers often know its length, and that goes into the copy and the checksum.
+    /// Adds a record to the batch, not yet visible. Callers often know its length, and that goes into the copy and the
+    /// checksum.
     #[inline(always)]
     #[expect(unsafe_code, reason = "stores a body after the tail")]
     fn put(&mut self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], stamp: Stamp) {
@@ -548,11 +555,13 @@ impl<'a, S: Storage> AppendLock<'a, S> {
     /// Stores a body into the frame at `mark`.
     ///
     /// # Safety
-    /// `mark` is the tail of the segment that this lock appends to, or the end of a batch that begins there: no reader looks at the bytes.
+    /// `mark` is the tail of the segment that this lock appends to, or the end of a batch that begins there: no reader
+    /// looks at the bytes.
     #[inline(always)]
     #[expect(unsafe_code, reason = "stores a body after the tail")]
     unsafe fn store_body(&mut self, mark: Mark, body: &[u8]) {
-        // SAFETY: no reader looks there, as the caller vouches, and no writer does without the append lock, which is borrowed mutably.
+        // SAFETY: no reader looks there, as the caller vouches, and no writer does without the append lock, which is
+        // borrowed mutably.
         unsafe { self.tail().segment.store_body(mark.offset, body) };
     }
 

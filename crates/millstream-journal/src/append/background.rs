@@ -1,18 +1,20 @@
 //! The work in the background of one opening that writes. It keeps the costs of the file system out of appends.
 //!
-//! It touches pages before writers reach them, creates the next segment when the current one is half full, unmaps and syncs segments that
-//! have ended (for any value of `sync`, so that recovery has little to scan), and syncs at intervals if the options ask for it. The
+//! It touches pages before writers reach them, creates the next segment when the current one is half full, unmaps and
+//! syncs segments that have ended (for any value of `sync`, so that recovery has little to scan), and syncs at
+//! intervals if the options ask for it. The
 //! [threads](crate::threads) that all openings of the process share do it. Without threads (in a simulation), appends do this work themselves
 //! where they need it.
 //!
-//! An opening that appends nothing *sleeps*: no thread is called for it. A *round* (a sync at an interval, or a look whether the directory is
-//! still there) sets the offset from which on the writer calls [`Background::notice`] to 0, so that the next append is noticed. Without
-//! such a call there are no further looks, and a sync is the last one.
+//! An opening that appends nothing *sleeps*: no thread is called for it. A *round* (a sync at an interval, or a look
+//! whether the directory is still there) sets the offset from which on the writer calls [`Background::notice`] to 0, so
+//! that the next append is noticed. Without such a call there are no further looks, and a sync is the last one.
 //!
-//! With `sync=always` it also writes the touched pages to the disk as zeros. A file system marks each block of a preallocated file as
-//! unwritten. The first write changes that mark, and the sync of a record then has to make the change durable, which takes longer than the
-//! record itself. A record whose block was written before avoids this. Nothing depends on it: no watermark is raised, and a page in which a
-//! record has begun meanwhile is written as it is, as the system may do at any time.
+//! With `sync=always` it also writes the touched pages to the disk as zeros. A file system marks each block of a
+//! preallocated file as unwritten. The first write changes that mark, and the sync of a record then has to make the
+//! change durable, which takes longer than the record itself. A record whose block was written before avoids this.
+//! Nothing depends on it: no watermark is raised, and a page in which a record has begun meanwhile is written as it is,
+//! as the system may do at any time.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
@@ -30,14 +32,15 @@ use crate::sync::bound::Moment;
 use crate::sync::durable::Durable;
 use crate::threads::{self, Job, Member};
 
-/// How far pages are touched ahead of the tail. A writer reaches the middle of the window in at least `WINDOW_TIME_MIN`, which is the time
-/// that the thread may need to get a core, and in at most `WINDOW_TIME_MAX`, so that each turn takes little of the core that it shares.
+/// How far pages are touched ahead of the tail. A writer reaches the middle of the window in at least
+/// `WINDOW_TIME_MIN`, which is the time that the thread may need to get a core, and in at most `WINDOW_TIME_MAX`, so
+/// that each turn takes little of the core that it shares.
 const WINDOW_MIN: u64 = 256 << 10;
 const WINDOW_MAX: u64 = 16 << 20;
 const WINDOW_TIME_MIN: Duration = Duration::from_millis(25);
 const WINDOW_TIME_MAX: Duration = Duration::from_millis(200);
-/// The largest window where pages are also written to the disk: syncs delay records, and writing pages that are never appended to is
-/// wasted.
+/// The largest window where pages are also written to the disk: syncs delay records, and writing pages that are never
+/// appended to is wasted.
 const ZEROS_MAX: u64 = 2 << 20;
 /// How much is touched at once. A page takes up to some us, and many kernels do not interrupt such a call.
 const TOUCH_STEP: u64 = 256 << 10;
@@ -47,10 +50,11 @@ const SYNC_STEP: u64 = 2 << 20;
 const ZEROS_STEP: u64 = 512 << 10;
 /// How much of an ended segment is unmapped at once.
 const RELEASE_STEP: u64 = 2 << 20;
-/// The pause between two steps, so that other threads on the same core wait for one step only: a kernel would otherwise let the thread run
-/// for some ms.
+/// The pause between two steps, so that other threads on the same core wait for one step only: a kernel would otherwise
+/// let the thread run for some ms.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The least time between two rounds of which the second one is the last. What an append on another core has stored before the first is visible by then.
+/// The least time between two rounds of which the second one is the last. What an append on another core has stored
+/// before the first is visible by then.
 const ROUND_MIN: Duration = Duration::from_millis(1);
 /// Up to this window there is time for that: half of it is touched so in less than `WINDOW_TIME_MIN`.
 const PAUSED_WINDOW_MAX: u64 = 8 << 20;
@@ -149,7 +153,8 @@ impl<S: Storage> Work<S> {
             || ended.is_some()
     }
 
-    /// Whether there is time to pause: the writer is too slow to reach pages that are not touched yet, and no sync is due.
+    /// Whether there is time to pause: the writer is too slow to reach pages that are not touched yet, and no sync is
+    /// due.
     fn has_time(&self) -> bool {
         self.window <= PAUSED_WINDOW_MAX
             && self.retired.len() <= RETIRED_MAX
@@ -200,7 +205,8 @@ impl<S: Storage> Background<S> {
             return;
         };
         let mut work = lock(&shared.work);
-        // Rounds may come while the lock is released: what they have set must not be overwritten, or the next append would not be noticed.
+        // Rounds may come while the lock is released: what they have set must not be overwritten, or the next append
+        // would not be noticed.
         while work.rounds.quiet_since.take().is_some() {
             member.call_at(shared.resume(&mut work));
             drop(work);
@@ -230,8 +236,8 @@ impl<S: Storage> Background<S> {
         {
             return Ok(segment);
         }
-        // It was not asked for ahead of time, no thread has had time for it, it could not be created, for which there may be space now, or only
-        // this call knows how large it must be.
+        // It was not asked for ahead of time, no thread has had time for it, it could not be created, for which there
+        // may be space now, or only this call knows how large it must be.
         work.wanted = None;
         drop(work);
         self.0.prepare(number, frame_bytes)
@@ -256,7 +262,8 @@ impl<S: Storage> Background<S> {
         }
     }
 
-    /// Forget all segments, also the one that was made ahead, and make none until one is asked for again: files are about to be removed.
+    /// Forget all segments, also the one that was made ahead, and make none until one is asked for again: files are
+    /// about to be removed.
     pub fn discard(&self) {
         let mut work = lock(&self.0.work);
         while work.preparing {
@@ -343,7 +350,8 @@ impl<S: Storage> Shared<S> {
         due
     }
 
-    /// Asks for pages after `offset`, and for the next segment when half of this one is used. Returns the offset at which to ask again.
+    /// Asks for pages after `offset`, and for the next segment when half of this one is used. Returns the offset at
+    /// which to ask again.
     fn ask(&self, work: &mut Work<S>, segment: SegmentOf<S>, offset: u64) -> u64 {
         let (number, bytes) = (segment.number(), segment.bytes());
         let half = segment.data_start().midpoint(bytes);
@@ -471,8 +479,8 @@ impl<S: Storage> Shared<S> {
         (lock(&self.work), false)
     }
 
-    /// A round, if one is due: a sync, and a look whether the directory is still there. After a round without an append since the one
-    /// before, only a sync is left to do, and after that nothing.
+    /// A round, if one is due: a sync, and a look whether the directory is still there. After a round without an append
+    /// since the one before, only a sync is left to do, and after that nothing.
     fn round_if_due<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         let host = &self.core.options.host;
         let now = host.monotonic();
@@ -522,7 +530,8 @@ impl<S: Storage> Shared<S> {
         match self.adopt(number) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             Ok(segment) if !segment.holds(frame_bytes) => {
-                // It was created ahead, before the size of the record was known; only an exclusive opening has segments that small.
+                // It was created ahead, before the size of the record was known; only an exclusive opening has segments
+                // that small.
                 drop(segment);
                 grow::remove(core, number)?;
             }
@@ -551,8 +560,8 @@ fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T>
 
 /// When to sync, if `sync` is a time.
 ///
-/// All that was appended when one sync began must be durable a time T later, before appends have to wait. So the next sync begins
-/// earlier than that: by what syncs have taken lately, from the moment at which they were due.
+/// All that was appended when one sync began must be durable a time T later, before appends have to wait. So the next
+/// sync begins earlier than that: by what syncs have taken lately, from the moment at which they were due.
 struct Syncs {
     every: Option<Duration>,
     /// `None` if `sync` is no time.

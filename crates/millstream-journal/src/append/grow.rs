@@ -1,11 +1,11 @@
-//! Segments of several sizes: each has twice the size of the one before, up to the size that the journal is opened with. A journal with few
-//! records is small, and one with many has few files.
+//! Segments of several sizes: each has twice the size of the one before, up to the size that the journal is opened
+//! with. A journal with few records is small, and one with many has few files.
 //!
-//! A journal can also have a *spare*: a small segment in reserve, allocated on the disk. Records that free space go there when the disk has
-//! no room for another segment.
+//! A journal can also have a *spare*: a small segment in reserve, allocated on the disk. Records that free space go
+//! there when the disk has no room for another segment.
 //!
-//! The invariant: only an exclusive opening creates segments of several sizes. A segment that was created and not begun therefore belongs
-//! to this opening, and can be removed when it is too small for the next record.
+//! The invariant: only an exclusive opening creates segments of several sizes. A segment that was created and not begun
+//! therefore belongs to this opening, and can be removed when it is too small for the next record.
 
 use std::io;
 
@@ -19,7 +19,8 @@ use crate::storage::{Access, Region, Storage};
 const DRAFT: &str = "draft-spare";
 const SPARE_BYTES: u64 = SMALL_BYTES_MIN;
 
-/// Make the segment of this number, for a first frame of up to `frame_bytes`. On a full disk a smaller one must do, if there is room for that.
+/// Make the segment of this number, for a first frame of up to `frame_bytes`. On a full disk a smaller one must do, if
+/// there is room for that.
 pub(crate) fn create<S: Storage>(
     core: &Core<S>,
     number: u64,

@@ -1,8 +1,9 @@
 //! The append lock: one word of the control page, for all threads of all processes.
 //!
-//! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small file, which the
-//! system releases when the process dies. A waiter can therefore distinguish a dead holder from a slow one: it inherits the lock of a dead
-//! one, and repairs the tail before it continues. A lock on a file outlives its process in forked children; then the waiter examines the
+//! Its value names the holder's *slot*. A slot belongs to one opening of the journal and is held with a lock on a small
+//! file, which the system releases when the process dies. A waiter can therefore distinguish a dead holder from a slow
+//! one: it inherits the lock of a dead one, and repairs the tail before it continues. A lock on a file outlives its
+//! process in forked children; then the waiter examines the
 //! [process](crate::process) itself.
 
 use std::sync::{Arc, Mutex};
@@ -76,7 +77,8 @@ impl<S: Storage> Slot<S> {
         control.holder().filter(|holder| *holder == self.number)
     }
 
-    /// Leave the append lock to others without letting it go, as a writer that dies: they repair the tail before they continue.
+    /// Leave the append lock to others without letting it go, as a writer that dies: they repair the tail before they
+    /// continue.
     #[cold]
     pub fn abandon(&self) {
         drop(mutex::lock(&self.lock).take());
@@ -114,8 +116,8 @@ impl<S: Storage> Slot<S> {
 
     #[cold]
     fn lock_slowly(&self, control: &Control<S::Region>) -> Result<Acquired> {
-        // A holder needs about 50 ns. Growing pauses let it make several appends in a row, during which its cache lines stay in its core;
-        // after these it has lost its processor, and needs this one.
+        // A holder needs about 50 ns. Growing pauses let it make several appends in a row, during which its cache lines
+        // stay in its core; after these it has lost its processor, and needs this one.
         for round in 0..64 {
             for _ in 0..1 << (round / 4).min(7) {
                 std::hint::spin_loop();
@@ -170,7 +172,8 @@ impl<S: Storage> Slot<S> {
         Ok(dead && control.inherit(holder, self.number))
     }
 
-    /// Whether the process of a slot is gone although its lock is held: by a child that it forked, and that may not append.
+    /// Whether the process of a slot is gone although its lock is held: by a child that it forked, and that may not
+    /// append.
     fn is_gone(&self, control: &Control<S::Region>, holder: u64) -> bool {
         let here = self.core.options.host.namespace();
         let process = control.process(holder);

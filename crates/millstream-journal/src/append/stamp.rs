@@ -1,8 +1,9 @@
 //! The time of a record.
 //!
-//! Threads read the clock before they take the append lock, so a record may have an earlier time than the one before it by as long as that
-//! takes. Then it gets the time of that record. A clock that shows more than a second less was ahead, and has been put right: the record
-//! gets the time of the clock, or no record would have a right time until the wrong one has come.
+//! Threads read the clock before they take the append lock, so a record may have an earlier time than the one before it
+//! by as long as that takes. Then it gets the time of that record. A clock that shows more than a second less was
+//! ahead, and has been put right: the record gets the time of the clock, or no record would have a right time until the
+//! wrong one has come.
 
 /// How much earlier than the last record a clock may be without having been set back, in ns.
 const BEHIND_MAX_NS: u64 = 1_000_000_000;

@@ -19,9 +19,10 @@ const LONG: u64 = 256;
 
 /// Appends to a journal, from any thread.
 ///
-/// An appended record survives the death of this process. [`Options::sync`](crate::Options::sync) says when it also survives a loss of
-/// power: with [`Sync::Always`], [`append`](Self::append) waits for that, with [`Sync::Every`] only when a sync is late.
-/// [`write`](Self::write) never waits; [`sync`](Self::sync) and [`wait_durable`](Self::wait_durable) do.
+/// An appended record survives the death of this process. [`Options::sync`](crate::Options::sync) says when it also
+/// survives a loss of power: with [`Sync::Always`], [`append`](Self::append) waits for that, with [`Sync::Every`] only
+/// when a sync is late. [`write`](Self::write) never waits; [`sync`](Self::sync) and
+/// [`wait_durable`](Self::wait_durable) do.
 pub struct Writer<S: Storage = Mapped> {
     appender: Arc<Appender<S>>,
     journal: Journal<S>,
@@ -56,13 +57,13 @@ impl<S: Storage> Writer<S> {
 
     /// Append a record with the current time, and wait for durability as `sync` says. Returns its sequence number.
     ///
-    /// The time is never earlier than that of a record before, unless the clock shows more than a second less: then the clock was set
-    /// back, and counts.
+    /// The time is never earlier than that of a record before, unless the clock shows more than a second less: then the
+    /// clock was set back, and counts.
     ///
     /// # Errors
     /// [`Error::RecordTooLarge`], [`Error::DiskFull`] (nothing was appended; it works again when there is room),
-    /// [`Error::Busy`], [`Error::Poisoned`], [`Error::Forked`], [`Error::Fault`] (the record may be there or not; nothing more is
-    /// appended through this opening), [`Error::Gone`].
+    /// [`Error::Busy`], [`Error::Poisoned`], [`Error::Forked`], [`Error::Fault`] (the record may be there or not;
+    /// nothing more is appended through this opening), [`Error::Gone`].
     #[inline]
     pub fn append(&self, body: &[u8]) -> Result<u64> {
         let now_ns = self.now_ns();
@@ -71,9 +72,9 @@ impl<S: Storage> Writer<S> {
         Ok(sequence)
     }
 
-    /// [`append`](Self::append) without waiting. Returns `None`, and appends nothing, while another writer holds the append lock, when the
-    /// segment is full, always with [`Sync::Always`], and while a sync is late with [`Sync::Every`]. For callers that hold a lock of their
-    /// own and release it before they wait.
+    /// [`append`](Self::append) without waiting. Returns `None`, and appends nothing, while another writer holds the
+    /// append lock, when the segment is full, always with [`Sync::Always`], and while a sync is late with
+    /// [`Sync::Every`]. For callers that hold a lock of their own and release it before they wait.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -98,14 +99,14 @@ impl<S: Storage> Writer<S> {
         Ok(sequence)
     }
 
-    /// Append records in a row: one lock, one time, one sync for all of them. Readers see those that fall into one segment at once,
-    /// or none of them. Returns their sequence numbers.
+    /// Append records in a row: one lock, one time, one sync for all of them. Readers see those that fall into one
+    /// segment at once, or none of them. Returns their sequence numbers.
     ///
     /// # Errors
-    /// As [`append`](Self::append). After a record that is too large, or without room for the next segment, nothing of the batch is
-    /// appended. A batch that is longer than a segment is the exception: when the disk is full for its third segment or a later one, the
-    /// records of the segments before stay, and [`Journal::next`] returns how many they are. After a failed sync all of them are there, and
-    /// none is acknowledged.
+    /// As [`append`](Self::append). After a record that is too large, or without room for the next segment, nothing of
+    /// the batch is appended. A batch that is longer than a segment is the exception: when the disk is full for its
+    /// third segment or a later one, the records of the segments before stay, and [`Journal::next`] returns how many
+    /// they are. After a failed sync all of them are there, and none is acknowledged.
     pub fn append_many<B: AsRef<[u8]>>(
         &self,
         bodies: impl IntoIterator<Item = B>,
@@ -120,8 +121,8 @@ impl<S: Storage> Writer<S> {
         Ok(range)
     }
 
-    /// The longest record that this writer appends, in bytes: the smaller of [`Options::record_bytes_max`](crate::Options) and what a
-    /// segment of this journal can hold.
+    /// The longest record that this writer appends, in bytes: the smaller of
+    /// [`Options::record_bytes_max`](crate::Options) and what a segment of this journal can hold.
     ///
     /// ```
     /// # use millstream_journal::{Journal, Options};
@@ -145,7 +146,8 @@ impl<S: Storage> Writer<S> {
         self.appender.append(Stamp::Clock(self.now_ns()), body)
     }
 
-    /// [`write`](Self::write) a record that frees room sooner or later, with what is in [reserve](Self::reserve) when the disk is full.
+    /// [`write`](Self::write) a record that frees room sooner or later, with what is in [reserve](Self::reserve) when
+    /// the disk is full.
     ///
     /// # Errors
     /// As [`append`](Self::append); [`Error::DiskFull`] when the reserve is used up too.
@@ -185,8 +187,9 @@ impl<S: Storage> Writer<S> {
         grow::has_spare(self.growing()?)
     }
 
-    /// End the segment that is appended to, and continue in one of the smallest size, so that [`prune`](crate::Journal::prune) can remove
-    /// records that are no longer needed although they are the last. Takes the one in [reserve](Self::reserve) when the disk is full.
+    /// End the segment that is appended to, and continue in one of the smallest size, so that
+    /// [`prune`](crate::Journal::prune) can remove records that are no longer needed although they are the last. Takes
+    /// the one in [reserve](Self::reserve) when the disk is full.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -213,7 +216,8 @@ impl<S: Storage> Writer<S> {
         }
     }
 
-    /// Room for a record of up to `length_max` bytes, to be filled in place. All other writers wait until it is committed or dropped.
+    /// Room for a record of up to `length_max` bytes, to be filled in place. All other writers wait until it is
+    /// committed or dropped.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -263,7 +267,8 @@ impl<S: Storage> Writer<S> {
         self.appender.core.options.host.time_ns()
     }
 
-    /// Waits for the records from `first` to `next`, which were appended at this time or a little later, as `sync` says.
+    /// Waits for the records from `first` to `next`, which were appended at this time or a little later, as `sync`
+    /// says.
     #[inline]
     fn wait_until_acknowledged(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
         match self.bound.allows(now_ns) {
@@ -314,8 +319,8 @@ impl<S: Storage> Claim<'_, S> {
         self.room.sequence()
     }
 
-    /// The sequence number of the first record of this record's segment. A writer that repeats in each segment what its records need to be
-    /// decoded uses it, so that retention cannot remove that.
+    /// The sequence number of the first record of this record's segment. A writer that repeats in each segment what its
+    /// records need to be decoded uses it, so that retention cannot remove that.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn segment_start(&self) -> u64 {

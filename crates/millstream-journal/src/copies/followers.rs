@@ -1,6 +1,7 @@
 //! Which copy of a journal counts as a follower.
 //!
-//! The position of a follower on another machine is a cursor, `follower.NAME`. Each move of it says which copy it is for, by the copy's
+//! The position of a follower on another machine is a cursor, `follower.NAME`. Each move of it says which copy it is
+//! for, by the copy's
 //! [own number](crate::Identity::own). A copy must be *admitted* before its position counts: a follower that a leader meets for the first
 //! time may belong to a machine on which another copy may have been promoted.
 //!
@@ -31,8 +32,8 @@ use crate::read::cursor_file;
 use crate::storage::{Access, Storage};
 
 impl<S: Storage> Cursor<S> {
-    /// Admit a follower's copy: its position counts from now on, and that of another copy does not. No process counts it before the admission
-    /// survives a loss of power.
+    /// Admit a follower's copy: its position counts from now on, and that of another copy does not. No process counts
+    /// it before the admission survives a loss of power.
     ///
     /// # Errors
     /// An error of the system.
@@ -50,9 +51,11 @@ impl<S: Storage> Cursor<S> {
     }
 }
 
-/// Works for every opening, also of a journal that another process has open exclusively: only the file of the cursor is changed.
+/// Works for every opening, also of a journal that another process has open exclusively: only the file of the cursor is
+/// changed.
 impl<S: Storage> Journal<S> {
-    /// Admit the copy that a follower's cursor has the position of, as [`Cursor::admit`] does. Returns whether there is such a follower.
+    /// Admit the copy that a follower's cursor has the position of, as [`Cursor::admit`] does. Returns whether there is
+    /// such a follower.
     ///
     /// # Errors
     /// [`CursorName`](crate::Error::CursorName); [`Damage`](crate::Error::Damage); an error of the system.
@@ -67,7 +70,8 @@ impl<S: Storage> Journal<S> {
         Ok(true)
     }
 
-    /// Forget the copy that was admitted for a follower: its position does not count. Returns whether there is such a follower.
+    /// Forget the copy that was admitted for a follower: its position does not count. Returns whether there is such a
+    /// follower.
     ///
     /// # Errors
     /// [`CursorName`](crate::Error::CursorName); an error of the system.
@@ -84,8 +88,8 @@ impl<S: Storage> Journal<S> {
     /// Remove a follower's cursor: it neither counts nor retains records.
     ///
     /// # Errors
-    /// [`CursorName`](crate::Error::CursorName); [`CursorInUse`](crate::Error::CursorInUse) while a serving process has the cursor open, as for a follower that is connected; an error
-    /// of the system.
+    /// [`CursorName`](crate::Error::CursorName); [`CursorInUse`](crate::Error::CursorInUse) while a serving process has
+    /// the cursor open, as for a follower that is connected; an error of the system.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn remove_follower(&self, name: &str) -> Result<()> {
         cursor_file::remove(self.core(), &follower(name))

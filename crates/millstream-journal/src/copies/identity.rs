@@ -1,7 +1,8 @@
-//! The identity of a journal: a number that it shares with its copies, under any path and on any machine, and one of its own.
+//! The identity of a journal: a number that it shares with its copies, under any path and on any machine, and one of
+//! its own.
 //!
-//! A journal gets its identity before its first segment. The file is complete before it gets its name. It changes only when the journal
-//! becomes a copy of another one.
+//! A journal gets its identity before its first segment. The file is complete before it gets its name. It changes only
+//! when the journal becomes a copy of another one.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options};

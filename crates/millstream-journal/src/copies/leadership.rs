@@ -44,11 +44,13 @@ impl<S: Storage> Journal<S> {
         control.is_some_and(|control| control.is_superseded())
     }
 
-    /// Begin the term `number`: from now on this journal is the leader's, and no copy. All that it holds is durable afterwards.
+    /// Begin the term `number`: from now on this journal is the leader's, and no copy. All that it holds is durable
+    /// afterwards.
     ///
     /// # Errors
-    /// [`Error::NotSoleWriter`] unless it was opened with [`sole_writer`](crate::Options::sole_writer); [`Error::Locked`] while another
-    /// process appends, as a follower does; [`Error::Option`] when the number is not above all that are known.
+    /// [`Error::NotSoleWriter`] unless it was opened with [`sole_writer`](crate::Options::sole_writer);
+    /// [`Error::Locked`] while another process appends, as a follower does; [`Error::Option`] when the number is not
+    /// above all that are known.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn begin_term(&self, number: u64) -> Result<Term> {
         let core = self.sole()?;
@@ -74,8 +76,8 @@ impl<S: Storage> Journal<S> {
         Ok(term)
     }
 
-    /// Note that another copy leads in the term `number`. If that is newer than the journal's own, all processes that have the journal open
-    /// refuse appends at once, and so do later openings. Returns whether it is newer.
+    /// Note that another copy leads in the term `number`. If that is newer than the journal's own, all processes that
+    /// have the journal open refuse appends at once, and so do later openings. Returns whether it is newer.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; an error of the system.
@@ -95,7 +97,8 @@ impl<S: Storage> Journal<S> {
         Ok(true)
     }
 
-    /// Mark this journal as a copy: only an opening with [`sole_writer`](crate::Options::sole_writer) appends from now on.
+    /// Mark this journal as a copy: only an opening with [`sole_writer`](crate::Options::sole_writer) appends from now
+    /// on.
     ///
     /// # Errors
     /// As [`begin_term`](Self::begin_term).

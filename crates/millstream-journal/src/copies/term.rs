@@ -1,11 +1,12 @@
 //! Terms: which of a journal and its copies accepts appends after one of the copies was promoted.
 //!
-//! A journal begins in term 0. Promoting a copy begins a term with a greater number and notes the first sequence number that belongs to it,
-//! so that two histories can be compared. A journal that learns of a newer term than its own is *superseded*: it refuses appends, now and
-//! when it is opened again. A *copy* refuses appends of every process but its follower.
+//! A journal begins in term 0. Promoting a copy begins a term with a greater number and notes the first sequence number
+//! that belongs to it, so that two histories can be compared. A journal that learns of a newer term than its own is
+//! *superseded*: it refuses appends, now and when it is opened again. A *copy* refuses appends of every process but its
+//! follower.
 //!
-//! The invariant: each file is complete and on the disk before it has its name, and is never changed. A greater number in a name wins, so
-//! that a process that dies between two of these steps leaves one of the two states.
+//! The invariant: each file is complete and on the disk before it has its name, and is never changed. A greater number
+//! in a name wins, so that a process that dies between two of these steps leaves one of the two states.
 //!
 //! ```
 //! use millstream_journal::{Error, Journal, Options};

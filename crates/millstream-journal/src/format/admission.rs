@@ -1,6 +1,7 @@
 //! The admission of a follower's copy, in the file of its cursor: which copy [counts](crate::copies::followers).
 //!
-//! The invariant: a copy is complete on the disk before any process counts it. Damage leaves a copy that is known and does not count.
+//! The invariant: a copy is complete on the disk before any process counts it. Damage leaves a copy that is known and
+//! does not count.
 
 use std::io;
 

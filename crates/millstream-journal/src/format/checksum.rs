@@ -1,7 +1,7 @@
 //! CRC32C, short and inline where the processor has an instruction for it.
 //!
-//! Frames are short: the call, the detection and the alignment of a general function cost as much as the checksum of 64 bytes. Long
-//! inputs go to the `crc32c` crate, which computes three parts of them at once.
+//! Frames are short: the call, the detection and the alignment of a general function cost as much as the checksum of 64
+//! bytes. Long inputs go to the `crc32c` crate, which computes three parts of them at once.
 
 /// The checksum of `bytes`, continued from `crc`, the checksum of the bytes before (0 for none).
 #[inline]

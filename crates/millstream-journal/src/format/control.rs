@@ -1,7 +1,7 @@
 //! The control page: what processes that have the journal open must agree on at every moment.
 //!
-//! The page need not survive: the first opener computes it again from the segments. The words that writers change for each record, the words
-//! that readers poll, and the words that change at syncs have cache lines of their own.
+//! The page need not survive: the first opener computes it again from the segments. The words that writers change for
+//! each record, the words that readers poll, and the words that change at syncs have cache lines of their own.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -51,7 +51,8 @@ impl<R: Region> Control<R> {
     /// Open the page that another opener uses, or has left. `None` when there is none, or it was never completed.
     ///
     /// # Errors
-    /// An error of the system, and a fault of the page. A missing page, or one that this reader may not open, is no error.
+    /// An error of the system, and a fault of the page. A missing page, or one that this reader may not open, is no
+    /// error.
     pub fn open<S: Storage<Region = R>>(storage: &S, access: Access) -> Result<Option<Self>> {
         let region = match storage.open(CONTROL, access) {
             Err(error)
@@ -103,22 +104,23 @@ impl<R: Region> Control<R> {
         Ok(Control { region })
     }
 
-    /// Whether the last recovery ended, in this boot: what segments hold is what processes wrote, no power was lost since.
+    /// Whether the last recovery ended, in this boot: what segments hold is what processes wrote, no power was lost
+    /// since.
     pub fn is_ready(&self, boot: u128) -> bool {
         let found =
             u128::from(self.region.load(BOOT[0])) | u128::from(self.region.load(BOOT[1])) << 64;
         self.region.load(READY) == 1 && found == boot
     }
 
-    /// Whether the segments are still in the memory of the kernel that wrote them: the file system has not been mounted again since. A disk
-    /// that was pulled, or lost its power without the machine, had to be mounted again.
+    /// Whether the segments are still in the memory of the kernel that wrote them: the file system has not been mounted
+    /// again since. A disk that was pulled, or lost its power without the machine, had to be mounted again.
     pub fn is_mounted(&self, mount: u64) -> bool {
         let then = self.region.load(MOUNT);
         then == mount || then == 0 || mount == 0
     }
 
-    /// Whether a reader may trust this page: it was made in this boot, and either on this mount, or a process has the journal open now by
-    /// another mount of the same file system.
+    /// Whether a reader may trust this page: it was made in this boot, and either on this mount, or a process has the
+    /// journal open now by another mount of the same file system.
     pub fn is_live<S: Storage>(&self, storage: &S, boot: u128) -> bool {
         self.is_ready(boot)
             && (self.is_mounted(storage.mount())
@@ -201,7 +203,8 @@ impl<R: Region> Control<R> {
         let _stopped_otherwise = self.region.exchange(POISON, NEWER_TERM, 0);
     }
 
-    /// A sync begins. A process that dies before [`end_sync`](Self::end_sync) may have learned that it failed without reporting it.
+    /// A sync begins. A process that dies before [`end_sync`](Self::end_sync) may have learned that it failed without
+    /// reporting it.
     pub fn begin_sync(&self) {
         self.add(SYNCING, 1);
     }

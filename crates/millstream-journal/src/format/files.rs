@@ -1,7 +1,7 @@
 //! The names of a journal's files.
 //!
-//! A journal is a directory that holds segments and the files below, and nothing else. A file is complete before it gets its name: until
-//! then it is a draft.
+//! A journal is a directory that holds segments and the files below, and nothing else. A file is complete before it
+//! gets its name: until then it is a draft.
 
 use std::io;
 
@@ -13,7 +13,8 @@ use crate::storage::Storage;
 pub(crate) const CONTROL: &str = "control";
 /// The identity of the journal.
 pub(crate) const IDENTITY: &str = "identity";
-/// Where the journal starts. It sorts after the segments: a tool that copies in the order of names copies it last, while a prune continues.
+/// Where the journal starts. It sorts after the segments: a tool that copies in the order of names copies it last,
+/// while a prune continues.
 pub(crate) const START: &str = "start";
 /// The intent of a cut that has begun and not ended.
 pub(crate) const CUT: &str = "cut";

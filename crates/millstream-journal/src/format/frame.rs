@@ -9,9 +9,9 @@
 //!    `----- word 0 ---' `--- word 1 ---'
 //! ```
 //!
-//! Word 0 is stored last, by one store. Until then it is zero, so that a reader sees a complete frame or none. The checksum covers the
-//! body, then the segment's epoch, the sequence number, the time, and the length with its kind: a frame from an earlier use of the file, or
-//! at the wrong offset, does not match.
+//! Word 0 is stored last, by one store. Until then it is zero, so that a reader sees a complete frame or none. The
+//! checksum covers the body, then the segment's epoch, the sequence number, the time, and the length with its kind: a
+//! frame from an earlier use of the file, or at the wrong offset, does not match.
 
 use crate::format::checksum;
 
@@ -88,8 +88,8 @@ pub(crate) struct FrameContext {
 }
 
 impl FrameContext {
-    /// The head of a frame with these values, given the checksum of its body. The body's checksum is separate so that it can be computed
-    /// before the values are known.
+    /// The head of a frame with these values, given the checksum of its body. The body's checksum is separate so that
+    /// it can be computed before the values are known.
     #[inline]
     pub fn head(&self, kind: Kind, length: u32, body_crc: u32) -> Head {
         let words = [self.epoch, self.sequence, self.time_ns];

@@ -1,7 +1,7 @@
 //! The sparse index: for each block of 64 KiB of a segment, the first frame in or after it.
 //!
-//! Writers note a block when they cross into it. An entry that is missing or matches no frame is computed from the frames
-//! after the entry before it, and stored again: the index is an optimisation, and is never needed.
+//! Writers note a block when they cross into it. An entry that is missing or matches no frame is computed from the
+//! frames after the entry before it, and stored again: the index is an optimisation, and is never needed.
 
 use crate::format::frame::{Head, Kind};
 use crate::format::published::Published;
@@ -19,7 +19,8 @@ pub(crate) fn note<R: Region>(segment: &Segment<R>, frame: u64, next: Mark) {
     }
 }
 
-/// The frame of the record with this index in the segment, which is before `tail`. `None` when the frames before it are damaged.
+/// The frame of the record with this index in the segment, which is before `tail`. `None` when the frames before it are
+/// damaged.
 pub(crate) fn find<R: Region>(
     segment: &Segment<R>,
     base: u64,
@@ -95,8 +96,9 @@ impl<R: Region> TimeSearch<'_, R> {
                 .is_some_and(|frame| frame.kind == Kind::End && is_sound(&frame, self.base, mark))
     }
 
-    /// Calls `go_on` with each record and its time, in their order, until that says no. Where times decrease no frame shows what those
-    /// before it have, so that each is compared with its checksum. Returns the end of the frames that were read.
+    /// Calls `go_on` with each record and its time, in their order, until that says no. Where times decrease no frame
+    /// shows what those before it have, so that each is compared with its checksum. Returns the end of the frames that
+    /// were read.
     fn each(&self, mut go_on: impl FnMut(Mark, u64) -> bool) -> Result<Mark, u64> {
         let (segment, base) = (self.segment, self.base);
         let mut at = first(segment);
@@ -116,8 +118,8 @@ impl<R: Region> TimeSearch<'_, R> {
     }
 }
 
-/// The latest time of all records before `mark`, the last of which in this segment has the time `last`, if there is one. `before` returns
-/// that of the segments before.
+/// The latest time of all records before `mark`, the last of which in this segment has the time `last`, if there is
+/// one. `before` returns that of the segments before.
 pub(crate) fn latest_to<R: Region>(
     segment: &Segment<R>,
     base: u64,
@@ -136,7 +138,8 @@ pub(crate) fn latest_to<R: Region>(
     }
 }
 
-/// The latest time of the sound records of a segment before `end`, which is the mark of a frame or the end of the frames.
+/// The latest time of the sound records of a segment before `end`, which is the mark of a frame or the end of the
+/// frames.
 #[cold]
 pub(crate) fn latest_time<R: Region>(segment: &Segment<R>, base: u64, end: Mark) -> Option<u64> {
     let (mut at, mut latest) = (first(segment), None);
@@ -152,7 +155,8 @@ pub(crate) fn latest_time<R: Region>(segment: &Segment<R>, base: u64, end: Mark)
     latest
 }
 
-/// [`TimeSearch::first_from`] where times do not decrease. The last frame that is skipped decides, and its checksum confirms its time.
+/// [`TimeSearch::first_from`] where times do not decrease. The last frame that is skipped decides, and its checksum
+/// confirms its time.
 fn find_time<R: Region>(
     segment: &Segment<R>,
     base: u64,
@@ -201,9 +205,9 @@ fn sound_from<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> Mark {
     at
 }
 
-/// The time of the last record before `mark`, if there is one, when the frames from the nearest index entry on lead to `mark`, and the last
-/// of them is sound. Its checksum covers its number and its length, so the mark is right even if a record before it is damaged: the reader
-/// of that record gets the error.
+/// The time of the last record before `mark`, if there is one, when the frames from the nearest index entry on lead to
+/// `mark`, and the last of them is sound. Its checksum covers its number and its length, so the mark is right even if a
+/// record before it is damaged: the reader of that record gets the error.
 pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> Option<Option<u64>> {
     let mut at = nearest(segment, base, mark, first(segment), |known| {
         known.records <= mark.records && known.offset <= mark.offset
@@ -227,7 +231,8 @@ pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> O
     }
 }
 
-/// The latest time of the records up to the end of a segment, when its end frame says that `next` follows. The end frame's checksum covers both.
+/// The latest time of the records up to the end of a segment, when its end frame says that `next` follows. The end
+/// frame's checksum covers both.
 pub(crate) fn end_time<R: Region>(segment: &Segment<R>, next: u64) -> Option<u64> {
     let at = segment.tail().offset;
     if at < segment.data_start() {
@@ -256,7 +261,8 @@ pub(crate) fn last_time<R: Region>(segment: &Segment<R>, base: u64) -> Option<u6
     trace(segment, base, end).flatten()
 }
 
-/// Where the frames stop being sound records. The index is not used: it may refer to frames of a batch that was never published.
+/// Where the frames stop being sound records. The index is not used: it may refer to frames of a batch that was never
+/// published.
 #[cold]
 pub(crate) fn sound_end<R: Region>(segment: &Segment<R>, base: u64) -> Mark {
     sound_from(segment, base, first(segment))
@@ -268,7 +274,8 @@ pub(crate) fn begins_with<R: Region>(segment: &Segment<R>, base: u64) -> bool {
     matches!(Published::at(segment, start.offset), Ok(Some(frame)) if frame.bytes() <= BLOCK && is_sound(&frame, base, start))
 }
 
-/// Whether some frame confirms that the segment begins with the record `base`: one of the first few, or one in the index.
+/// Whether some frame confirms that the segment begins with the record `base`: one of the first few, or one in the
+/// index.
 pub(crate) fn shows_base<R: Region>(segment: &Segment<R>, base: u64) -> bool {
     let mut at = first(segment);
     for _ in 0..FEW {
@@ -306,7 +313,8 @@ fn is_sound<R: Region>(frame: &Published<'_, R>, base: u64, mark: Mark) -> bool 
     frame.is_sound(base.wrapping_add(mark.records))
 }
 
-/// The last index entry that is `early` and sound. Entries rise, so that halving finds it; unknown ones are skipped downwards.
+/// The last index entry that is `early` and sound. Entries rise, so that halving finds it; unknown ones are skipped
+/// downwards.
 fn nearest<R: Region>(
     segment: &Segment<R>,
     base: u64,

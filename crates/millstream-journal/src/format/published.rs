@@ -97,9 +97,11 @@ impl<'a, R: Region> Published<'a, R> {
         self.head_in(epoch, self.body_crc(), sequence) == self.head
     }
 
-    /// The epoch below 2^32 with which the checksum of the frame fits. There is one for each frame, so that another frame must confirm it.
+    /// The epoch below 2^32 with which the checksum of the frame fits. There is one for each frame, so that another
+    /// frame must confirm it.
     ///
-    /// A checksum is linear in each bit of the epoch: those of the bits that differ from 0 are added, which Gauss's elimination undoes.
+    /// A checksum is linear in each bit of the epoch: those of the bits that differ from 0 are added, which Gauss's
+    /// elimination undoes.
     #[cold]
     pub fn epoch_for(&self, sequence: u64) -> Option<u64> {
         let body_crc = self.body_crc();

@@ -1,4 +1,5 @@
-//! A small file that is written once: a few words and their checksum, all of it on the disk before the file has its name.
+//! A small file that is written once: a few words and their checksum, all of it on the disk before the file has its
+//! name.
 
 use std::io;
 

@@ -10,12 +10,12 @@
 //!      .  frames, the last one of a full segment is an end frame
 //! ```
 //!
-//! `tail` and `durable` are *marks*: an offset and the number of records before it, in one word, so that they are never torn. The tail is
-//! stored after the frame that it counts: all frames before it are complete, and there may be another one after it. The tail of a segment
-//! that has ended is before the end frame.
+//! `tail` and `durable` are *marks*: an offset and the number of records before it, in one word, so that they are never
+//! torn. The tail is stored after the frame that it counts: all frames before it are complete, and there may be another
+//! one after it. The tail of a segment that has ended is before the end frame.
 //!
-//! The last time is that of the last record before the tail, the latest one that of all records of the journal up to there. They differ after
-//! a clock was set back.
+//! The last time is that of the last record before the tail, the latest one that of all records of the journal up to
+//! there. They differ after a clock was set back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,7 +51,8 @@ const DURABLE: u64 = 72;
 const TAIL: u64 = 128;
 const LAST_TIME: u64 = 136;
 const LATEST_TIME: u64 = 144;
-/// Stored before the first frame that is earlier than the one before it. All its bits are set then, so that a damaged one is not 0.
+/// Stored before the first frame that is earlier than the one before it. All its bits are set then, so that a damaged
+/// one is not 0.
 const DISORDER: u64 = 152;
 const INDEX: u64 = 4096;
 /// `base` of a segment that was prepared and not begun.
@@ -171,7 +172,8 @@ impl<R: Region> Segment<R> {
         let named = made.and_then(|segment| {
             storage.rename(draft, target)?;
             storage.sync_names()?;
-            // By its new name, as all others map it: some file systems (FUSE) take the two names of a link for two files.
+            // By its new name, as all others map it: some file systems (FUSE) take the two names of a link for two
+            // files.
             Ok(Segment {
                 region: storage.open(target, Access::Write)?,
                 ..segment
@@ -261,8 +263,9 @@ impl<R: Region> Segment<R> {
         })
     }
 
-    /// A segment whose header may be damaged, as far as its file reaches; the offset of its first frame; and whether the header matches its
-    /// checksum, after one bit of it was mended if need be. The file is longer than the header and the index's first page.
+    /// A segment whose header may be damaged, as far as its file reaches; the offset of its first frame; and whether
+    /// the header matches its checksum, after one bit of it was mended if need be. The file is longer than the header
+    /// and the index's first page.
     pub fn salvaged(region: R, number: u64) -> (Self, u64, bool) {
         let fixed = mended(fixed_of(&region), number);
         let word = |at: usize| {
@@ -445,8 +448,8 @@ impl<R: Region> Segment<R> {
     /// The body of a frame.
     ///
     /// # Safety
-    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and no process stores to a published frame while the slice
-    /// lives. Only a recovery or a cut does, and these exclude other openings.
+    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and no process stores to a published
+    /// frame while the slice lives. Only a recovery or a cut does, and these exclude other openings.
     #[inline]
     #[expect(unsafe_code, reason = "passes the contract on")]
     pub unsafe fn body(&self, offset: u64, head: Head) -> &[u8] {
@@ -476,8 +479,8 @@ impl<R: Region> Segment<R> {
     /// A slice for the body of a frame at `offset`. [`claimed`](Self::claimed) follows.
     ///
     /// # Safety
-    /// The caller holds the append lock and has no other slice of these bytes, and no reader looks at them: `offset` is at the tail or after
-    /// it, and nothing is published there while the slice lives.
+    /// The caller holds the append lock and has no other slice of these bytes, and no reader looks at them: `offset` is
+    /// at the tail or after it, and nothing is published there while the slice lives.
     #[expect(unsafe_code, reason = "passes the contract on")]
     #[expect(clippy::mut_from_ref, reason = "as `Region::claim`")]
     pub unsafe fn claim(&self, offset: u64, length: u32) -> &mut [u8] {
@@ -542,8 +545,8 @@ impl<R: Region> Segment<R> {
         self.region.publish(word, self.region.load(word) & kept);
     }
 
-    /// Prefetches the cache lines of the next frame of about `bytes` at `offset`, before a record waits for them; not the first line, which
-    /// readers poll.
+    /// Prefetches the cache lines of the next frame of about `bytes` at `offset`, before a record waits for them; not
+    /// the first line, which readers poll.
     #[inline]
     pub fn expect(&self, offset: u64, bytes: u64) {
         let from = (offset & !(LINE - 1)) + LINE;

@@ -1,7 +1,8 @@
 //! Positions that know the record before them, so that a journal which has lost its end and grown again is noticed.
 //!
-//! A sequence number alone does not say which record it means: after a loss of power, or when an older copy of the directory was restored,
-//! the numbers at the end are used a second time. What stores a position beyond the life of a process therefore stores a [`Bookmark`], and
+//! A sequence number alone does not say which record it means: after a loss of power, or when an older copy of the
+//! directory was restored, the numbers at the end are used a second time. What stores a position beyond the life of a
+//! process therefore stores a [`Bookmark`], and
 //! [confirms](crate::Journal::confirm) it before it resumes from there.
 //!
 //! ```
@@ -27,8 +28,8 @@ use crate::format::checksum;
 pub struct Bookmark {
     /// The sequence number of the record to read next.
     pub next: u64,
-    /// The [checksum](checksum_of) of the record before it. `None` where no record was before it: at the start of the journal, or at the
-    /// oldest record that was left.
+    /// The [checksum](checksum_of) of the record before it. `None` where no record was before it: at the start of the
+    /// journal, or at the oldest record that was left.
     pub checksum: Option<u32>,
 }
 
@@ -86,8 +87,8 @@ impl Bookmark {
     }
 }
 
-/// The checksum by which a record is recognised, in each copy of its journal: CRC32C of its body, its number (8 bytes, little-endian) and its
-/// time in ns (8 bytes).
+/// The checksum by which a record is recognised, in each copy of its journal: CRC32C of its body, its number (8 bytes,
+/// little-endian) and its time in ns (8 bytes).
 #[must_use]
 #[doc(hidden)] // For the other crates of Millstream.
 pub fn checksum_of(sequence: u64, time_ns: u64, body: &[u8]) -> u32 {

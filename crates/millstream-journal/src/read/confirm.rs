@@ -10,8 +10,8 @@ use crate::read::bookmark::{self, Bookmark};
 use crate::storage::Storage;
 
 impl<S: Storage> Core<S> {
-    /// The position `next`, which is there, with the checksum of the record before it. Looks at the segment `near` first: the others may
-    /// have to be mapped.
+    /// The position `next`, which is there, with the checksum of the record before it. Looks at the segment `near`
+    /// first: the others may have to be mapped.
     pub fn bookmark(&self, near: &SegmentOf<S>, next: u64) -> Result<Bookmark> {
         let without = Bookmark {
             next,
@@ -57,9 +57,9 @@ impl<S: Storage> Journal<S> {
         core.checked(find())
     }
 
-    /// Checks that the record before a position is the one that was read: that the journal has not lost its end since, which would let
-    /// other records have the numbers of those that were read. A position at or before the oldest record is accepted: nothing is left to
-    /// compare.
+    /// Checks that the record before a position is the one that was read: that the journal has not lost its end since,
+    /// which would let other records have the numbers of those that were read. A position at or before the oldest
+    /// record is accepted: nothing is left to compare.
     ///
     /// # Errors
     /// [`Error::Lost`]; [`Error::Damage`] of the record.

@@ -1,8 +1,8 @@
 //! Named cursors: positions that outlive their readers.
 //!
-//! The position survives the death of processes at once, and a loss of power after [`Cursor::sync`]. Without a sync, a loss of power may
-//! leave an earlier position, never one that the cursor did not have. The [file](super::cursor_file) of a cursor has two slots, so that a
-//! move that is interrupted leaves the position before it.
+//! The position survives the death of processes at once, and a loss of power after [`Cursor::sync`]. Without a sync, a
+//! loss of power may leave an earlier position, never one that the cursor did not have. The [file](super::cursor_file)
+//! of a cursor has two slots, so that a move that is interrupted leaves the position before it.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -24,8 +24,8 @@ pub enum CursorMode {
     Shared,
 }
 
-/// A named position in a journal, to be read and not moved. Any number of processes may have it open beside a [`Cursor`], and it keeps none of
-/// them from removing the cursor.
+/// A named position in a journal, to be read and not moved. Any number of processes may have it open beside a
+/// [`Cursor`], and it keeps none of them from removing the cursor.
 #[doc(hidden)] // For the other crates of Millstream.
 pub struct CursorView<S: Storage = Mapped> {
     journal: Journal<S>,
@@ -60,7 +60,8 @@ impl<S: Storage> CursorView<S> {
         &self.name
     }
 
-    /// The sequence number of the record to read next. After a loss of power that took records, this is the journal's end at most.
+    /// The sequence number of the record to read next. After a loss of power that took records, this is the journal's
+    /// end at most.
     ///
     /// # Errors
     /// As for [`Cursor::position`].
@@ -176,11 +177,12 @@ impl<S: Storage> Cursor<S> {
         &self.view.name
     }
 
-    /// The sequence number of the record to read next. After a loss of power that took records, this is the journal's end at most.
+    /// The sequence number of the record to read next. After a loss of power that took records, this is the journal's
+    /// end at most.
     ///
     /// # Errors
-    /// [`Error::Damage`] when neither slot is sound. [`Error::Lost`] when the journal has lost the record before the position since the cursor
-    /// was moved: [`set`](Self::set) moves it to where its reader is to resume.
+    /// [`Error::Damage`] when neither slot is sound. [`Error::Lost`] when the journal has lost the record before the
+    /// position since the cursor was moved: [`set`](Self::set) moves it to where its reader is to resume.
     pub fn position(&self) -> Result<u64> {
         self.view.position()
     }
@@ -202,7 +204,8 @@ impl<S: Storage> Cursor<S> {
         self.move_to(sequence, None)
     }
 
-    /// Move the cursor, in any direction: the position is that of a follower's copy with this [own number](crate::Identity::own).
+    /// Move the cursor, in any direction: the position is that of a follower's copy with this [own
+    /// number](crate::Identity::own).
     ///
     /// # Errors
     /// [`Error::NotYet`] after the end of the journal.

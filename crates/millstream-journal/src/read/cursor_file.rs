@@ -1,7 +1,8 @@
 //! The files of cursors: a position that survives the death of its process, and a loss of power after a sync.
 //!
-//! A cursor is a small file with two slots, each a generation, a [bookmark](Bookmark), the copy whose position it is, and a checksum. A move
-//! fills the older slot, so that the newer one is complete at every moment. The [admission](crate::format::admission) follows the slots.
+//! A cursor is a small file with two slots, each a generation, a [bookmark](Bookmark), the copy whose position it is,
+//! and a checksum. A move fills the older slot, so that the newer one is complete at every moment. The
+//! [admission](crate::format::admission) follows the slots.
 
 use std::io;
 
@@ -27,7 +28,8 @@ pub struct CursorInfo {
     pub name: String,
     /// The sequence number of the record that it reads next.
     pub position: u64,
-    /// Of a follower's cursor, the [own number](crate::Identity::own) of the copy whose position it is; 0 of another cursor.
+    /// Of a follower's cursor, the [own number](crate::Identity::own) of the copy whose position it is; 0 of another
+    /// cursor.
     #[doc(hidden)] // For the other crates of Millstream.
     pub copy: u64,
     /// Of a follower's cursor, the copy that was admitted.
@@ -68,8 +70,8 @@ pub(super) fn store<R: Region>(region: &R, bookmark: Bookmark, copy: Option<u64>
     let _mine = region.exchange(TURN, turn, turn + 1);
 }
 
-/// Takes the turn to move. An odd number is a move in progress. A move that does not end belongs to a dead process, and its slot is filled
-/// again.
+/// Takes the turn to move. An odd number is a move in progress. A move that does not end belongs to a dead process, and
+/// its slot is filled again.
 fn take_turn<R: Region>(region: &R) -> u64 {
     let mut found = region.load(TURN);
     let mut looks = 0;
@@ -93,8 +95,9 @@ fn take_turn<R: Region>(region: &R) -> u64 {
     }
 }
 
-/// Moves cursors that are after the end to the end. Records were removed from the end, by a loss of power or a cut, and such a cursor would
-/// skip the records that get their numbers next. No process has the journal open; `tail` is the last segment.
+/// Moves cursors that are after the end to the end. Records were removed from the end, by a loss of power or a cut, and
+/// such a cursor would skip the records that get their numbers next. No process has the journal open; `tail` is the
+/// last segment.
 pub(crate) fn roll_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
     let names = match storage.list(files::CURSORS) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -180,8 +183,8 @@ pub(crate) fn view<S: Storage>(
     Ok(region.filter(|region| region.bytes_len() >= BYTES && region.load(0) != 0))
 }
 
-/// The file of a cursor that was listed; `None` when it has been removed meanwhile, or is still empty. Any other error is returned: a prune
-/// that keeps records for cursors must know all of them.
+/// The file of a cursor that was listed; `None` when it has been removed meanwhile, or is still empty. Any other error
+/// is returned: a prune that keeps records for cursors must know all of them.
 fn open_found<S: Storage>(storage: &S, file: &str, access: Access) -> Result<Option<S::Region>> {
     match storage.open(file, access) {
         Ok(region) => Ok(Some(region)),
@@ -231,7 +234,8 @@ pub(crate) fn check_all<S: Storage>(storage: &S) -> Result<Vec<Result<()>>> {
     Ok(names.iter().filter_map(check).collect())
 }
 
-/// Remove a cursor that is not open. An admission ends first: a view of the file that is removed counts nothing any more.
+/// Remove a cursor that is not open. An admission ends first: a view of the file that is removed counts nothing any
+/// more.
 pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
     let file = file(name)?;
     let failed = |source| Error::Io {

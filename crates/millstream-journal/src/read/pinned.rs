@@ -64,12 +64,14 @@ impl<S: Storage> PinnedRecord<S> {
     #[must_use]
     #[expect(unsafe_code, reason = "the body of a published frame does not change")]
     pub fn body(&self) -> &[u8] {
-        // SAFETY: a reader has loaded the head from there, and no process stores to a published frame while others have the journal open.
+        // SAFETY: a reader has loaded the head from there, and no process stores to a published frame while others have
+        // the journal open.
         unsafe { self.segment.body(self.found.at, self.found.head) }
     }
 
-    /// Checks that the bytes read so far are those of the record. They were when the record was found; but the memory is a file, which may
-    /// be truncated, or on a device that fails. Then the bytes read as zeros, and this returns an error.
+    /// Checks that the bytes read so far are those of the record. They were when the record was found; but the memory
+    /// is a file, which may be truncated, or on a device that fails. Then the bytes read as zeros, and this returns an
+    /// error.
     ///
     /// # Errors
     /// [`Error::Fault`](crate::Error::Fault).

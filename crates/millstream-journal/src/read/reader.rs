@@ -32,7 +32,8 @@ const PAUSE_MIN: Duration = Duration::from_micros(1);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The longest sleep. A wake-up that got lost costs no more than this.
 const SLEEP: Duration = Duration::from_millis(100);
-/// How long a reader sleeps that no writer can wake: the shorter time up to this many polls after the last record, then the longer one.
+/// How long a reader sleeps that no writer can wake: the shorter time up to this many polls after the last record, then
+/// the longer one.
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(10);
 const POLLS: u32 = 8 * LOOKS;
@@ -86,8 +87,9 @@ pub enum Wait {
     Spin,
     /// Poll at increasing intervals, up to a millisecond.
     BackOff,
-    /// Poll for a few microseconds, then sleep until a writer wakes this reader. A reader that may not store to the file `control` of the
-    /// journal is not woken: it polls every millisecond, and every 10 ms after a second or two without a record.
+    /// Poll for a few microseconds, then sleep until a writer wakes this reader. A reader that may not store to the
+    /// file `control` of the journal is not woken: it polls every millisecond, and every 10 ms after a second or two
+    /// without a record.
     Block,
 }
 
@@ -193,8 +195,8 @@ impl<S: Storage> Reader<S> {
         Ok(())
     }
 
-    /// Go to the first record with a time of `time_ns` (ns since 1970) or later, or to the end. Records after it may be earlier where a
-    /// clock was set back.
+    /// Go to the first record with a time of `time_ns` (ns since 1970) or later, or to the end. Records after it may be
+    /// earlier where a clock was set back.
     ///
     /// # Errors
     /// [`Error::Damage`] before it in its segment.
@@ -238,8 +240,8 @@ impl<S: Storage> Reader<S> {
     }
 
     /// Go after the last record with a time before `time_ns` (ns since 1970), or to the first record. That is where
-    /// [`seek_time`](Self::seek_time) goes, unless a clock was set back: each record with a time before `time_ns` is before this position,
-    /// and each other one is at that position or after it.
+    /// [`seek_time`](Self::seek_time) goes, unless a clock was set back: each record with a time before `time_ns` is
+    /// before this position, and each other one is at that position or after it.
     ///
     /// # Errors
     /// [`Error::Damage`] in the segments that are searched, from the last one on.
@@ -291,7 +293,8 @@ impl<S: Storage> Reader<S> {
     /// The next record, or `None` while there is none.
     ///
     /// # Errors
-    /// [`Error::Damage`] when the record is missing or differs from what was appended; [`Error::Pruned`] when it was removed.
+    /// [`Error::Damage`] when the record is missing or differs from what was appended; [`Error::Pruned`] when it was
+    /// removed.
     #[inline]
     #[expect(
         clippy::should_implement_trait,
@@ -305,7 +308,8 @@ impl<S: Storage> Reader<S> {
         Ok(Some(Record {
             sequence: found.sequence,
             time_ns: self.segment.time_ns(found.at),
-            // SAFETY: `advance` has loaded the head from there, and no process stores to a published frame while others have the journal open.
+            // SAFETY: `advance` has loaded the head from there, and no process stores to a published frame while others
+            // have the journal open.
             body: unsafe { self.segment.body(found.at, found.head) },
             body_crc: found.body_crc,
         }))
@@ -330,7 +334,8 @@ impl<S: Storage> Reader<S> {
         }
     }
 
-    /// The head of a sound record that is here, within what is in memory, and the checksum of its body. All that this takes stays in registers.
+    /// The head of a sound record that is here, within what is in memory, and the checksum of its body. All that this
+    /// takes stays in registers.
     #[inline(always)]
     fn next_in_memory(&self) -> Option<(Head, u32)> {
         let frame = Published::at(&self.segment, self.at).ok()??;
@@ -412,9 +417,9 @@ impl<S: Storage> Reader<S> {
         }
     }
 
-    /// This reader has caught up with a writer that appends without pauses. Each poll of the next word takes its cache line away from the
-    /// writer, which waits for the line: a reader that polls less often gets more records. So back off until there are some records, for
-    /// longer each time, up to about a microsecond.
+    /// This reader has caught up with a writer that appends without pauses. Each poll of the next word takes its cache
+    /// line away from the writer, which waits for the line: a reader that polls less often gets more records. So back
+    /// off until there are some records, for longer each time, up to about a microsecond.
     #[cold]
     fn back_off(&mut self) {
         for _ in 0..self.backoff {
@@ -526,8 +531,8 @@ impl<S: Storage> Reader<S> {
         self.looks % LOOKS == 1 && self.journal.core().is_recovered()
     }
 
-    /// Whether the missing record is the end, so far. A closer check takes cache lines away from writers, so it happens at the first poll
-    /// and rarely afterwards.
+    /// Whether the missing record is the end, so far. A closer check takes cache lines away from writers, so it happens
+    /// at the first poll and rarely afterwards.
     #[inline]
     fn is_end(&mut self) -> Result<bool> {
         self.looks = self.looks.wrapping_add(1);

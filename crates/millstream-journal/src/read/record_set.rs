@@ -1,11 +1,13 @@
-//! A set of records of a journal, in a file that has room for each of them: adding one to the set needs no room on the disk.
+//! A set of records of a journal, in a file that has room for each of them: adding one to the set needs no room on the
+//! disk.
 //!
-//! Each record has a bit, at its number modulo the number of bits. A set stores a fact about a record where another record that states it
-//! would need room that a full disk does not have.
+//! Each record has a bit, at its number modulo the number of bits. A set stores a fact about a record where another
+//! record that states it would need room that a full disk does not have.
 //!
-//! The invariant: only bits of records from the first to the last one of the journal are set. A number that is used again, after a loss of
-//! power has removed the end, is not in the set, nor is a number that has the bit of a pruned record. An added record is in the set after
-//! the death of any process, and after a loss of power once the system has written it.
+//! The invariant: only bits of records from the first to the last one of the journal are set. A number that is used
+//! again, after a loss of power has removed the end, is not in the set, nor is a number that has the bit of a pruned
+//! record. An added record is in the set after the death of any process, and after a loss of power once the system has
+//! written it.
 
 use std::fmt;
 use std::io;
@@ -226,8 +228,8 @@ impl<S: Storage> RecordSet<S> {
 }
 
 impl<S: Storage> Journal<S> {
-    /// The set of records of that name, empty when it is new. It has room on the disk for the records for which room was made; a new one has
-    /// room for each record from the first to the next one.
+    /// The set of records of that name, empty when it is new. It has room on the disk for the records for which room
+    /// was made; a new one has room for each record from the first to the next one.
     ///
     /// # Errors
     /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; an error of the system.

@@ -1,5 +1,5 @@
-//! The segments to which a reader has moved by number: some of them stay mapped, so that reading here and there does not map and search
-//! them again each time.
+//! The segments to which a reader has moved by number: some of them stay mapped, so that reading here and there does
+//! not map and search them again each time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,8 @@ use crate::storage::Storage;
 /// How many stay mapped, besides the first one and the one that is appended to.
 const MAPPED_MAX: usize = 16;
 
-/// The segments that a reader has visited. It remembers them from its second seek on: most readers move once and read from there.
+/// The segments that a reader has visited. It remembers them from its second seek on: most readers move once and read
+/// from there.
 pub(super) struct Visited<S: Storage> {
     has_moved: bool,
     /// The numbers of segments by the numbers of their first records.

@@ -1,6 +1,7 @@
 //! The second half of a recovery: carrying out the plan.
 //!
-//! Each step can be repeated, and a plan made between two steps has the same result: a recovery may itself be interrupted.
+//! Each step can be repeated, and a plan made between two steps has the same result: a recovery may itself be
+//! interrupted.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
 //! Whether the control page agrees with the segments.
 //!
-//! A process that opens to write computes the page from the segments and writes it again. A reader may not do that, and takes no lock: the
-//! page may be in use, or have been left by the last opening. So the reader accepts the page only if the segments do not contradict it. Of
-//! two words that change one after the other, the one that changes last is read first.
+//! A process that opens to write computes the page from the segments and writes it again. A reader may not do that, and
+//! takes no lock: the page may be in use, or have been left by the last opening. So the reader accepts the page only if
+//! the segments do not contradict it. Of two words that change one after the other, the one that changes last is read
+//! first.
 
 use super::listing::Listing;
 use crate::error::{Error, Result};
@@ -61,7 +62,8 @@ pub(crate) fn agree<S: Storage>(
     Ok((claimed.0 <= durable).then_some(known))
 }
 
-/// Whether the tail of the segment is at a frame, and the frames end there, except for those that are being appended now.
+/// Whether the tail of the segment is at a frame, and the frames end there, except for those that are being appended
+/// now.
 fn ends_at_tail<S: Storage>(
     storage: &S,
     control: &Control<S::Region>,
@@ -94,7 +96,8 @@ fn ends_at_tail<S: Storage>(
     }
 }
 
-/// The segment has ended, and the control page calls it the last one: that is so in the middle of a roll, before the next one has a record.
+/// The segment has ended, and the control page calls it the last one: that is so in the middle of a roll, before the
+/// next one has a record.
 fn is_rolling<S: Storage>(storage: &S, control: &Control<S::Region>, number: u64) -> bool {
     // A missing segment is reported when the frames are followed.
     let next = Segment::open(storage, number + 1, Access::Read);
@@ -102,8 +105,8 @@ fn is_rolling<S: Storage>(storage: &S, control: &Control<S::Region>, number: u64
     is_empty || control.tail_segment() > number
 }
 
-/// The sequence number before which all is durable and the segment that says so: where the control page and a watermark agree, or by the
-/// watermarks alone. `None` when a watermark is damaged.
+/// The sequence number before which all is durable and the segment that says so: where the control page and a watermark
+/// agree, or by the watermarks alone. `None` when a watermark is damaged.
 pub(super) fn durable<S: Storage>(
     storage: &S,
     control: &Control<S::Region>,
@@ -160,7 +163,8 @@ fn watermark<S: Storage>(
     Some(is_there.then_some(base + mark.records).ok_or(()))
 }
 
-/// Whether a segment begins with the record `base`: its frames say so, or the segment before it, or the start of the journal.
+/// Whether a segment begins with the record `base`: its frames say so, or the segment before it, or the start of the
+/// journal.
 pub(super) fn is_base<S: Storage>(
     storage: &S,
     start: Option<Start>,

@@ -1,4 +1,5 @@
-//! The intent of a cut: a file that names the new end of the journal, so that a recovery can complete a cut that was interrupted.
+//! The intent of a cut: a file that names the new end of the journal, so that a recovery can complete a cut that was
+//! interrupted.
 
 use super::steps::{Plan, Step};
 use crate::error::{Error, Result};

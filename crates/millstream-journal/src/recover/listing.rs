@@ -37,7 +37,8 @@ impl Listing {
             }
             lost = remains(storage, &names, start)?;
             if lost.is_some() {
-                // Perhaps another process has made the journal since the first look. It makes the first segment before what remains.
+                // Perhaps another process has made the journal since the first look. It makes the first segment before
+                // what remains.
                 numbers = files::segments(storage)?;
             }
         }
@@ -97,8 +98,9 @@ impl Listing {
     }
 }
 
-/// The trace of a journal that has lost all its segments; `None` for one that was never created. The first segment exists before the start
-/// and all cursors, and before the control page is ready; an identity may be written earlier, under the lock on the control page.
+/// The trace of a journal that has lost all its segments; `None` for one that was never created. The first segment
+/// exists before the start and all cursors, and before the control page is ready; an identity may be written earlier,
+/// under the lock on the control page.
 fn remains<S: Storage>(
     storage: &S,
     names: &[String],

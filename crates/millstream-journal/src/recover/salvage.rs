@@ -1,11 +1,13 @@
 //! Reading what can be read of a journal that is damaged, even where it cannot be opened.
 //!
-//! Only frames whose checksums match are accepted. Segments are numbered by the names of their files; missing ones are skipped. After a
-//! damaged frame the next sound one is searched word by word. A damaged header is corrected where one bit of it differs from its checksum.
-//! Otherwise the frames determine the epoch: a checksum depends on 32 bits of it, which one frame yields and the next one confirms. Only
-//! damage that extends from the header to the frames loses the segment.
+//! Only frames whose checksums match are accepted. Segments are numbered by the names of their files; missing ones are
+//! skipped. After a damaged frame the next sound one is searched word by word. A damaged header is corrected where one
+//! bit of it differs from its checksum. Otherwise the frames determine the epoch: a checksum depends on 32 bits of it,
+//! which one frame yields and the next one confirms. Only damage that extends from the header to the frames loses the
+//! segment.
 //!
-//! The invariant: the files are only read, and each record that is returned has a checksum that fits its body, number and time.
+//! The invariant: the files are only read, and each record that is returned has a checksum that fits its body, number
+//! and time.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options, Salvage};
@@ -162,8 +164,8 @@ impl<S: Storage> Salvage<S> {
         Some(Record {
             sequence: place.sequence,
             time_ns: segment.time_ns(place.offset),
-            // SAFETY: the segment has a sound frame with this head there. Files that are salvaged are not written meanwhile, and this
-            // mapping is for reading.
+            // SAFETY: the segment has a sound frame with this head there. Files that are salvaged are not written
+            // meanwhile, and this mapping is for reading.
             body: unsafe { segment.body(place.offset, *frame) },
             body_crc,
         })

@@ -53,7 +53,8 @@ impl Plan {
         self.steps.iter().any(cut)
     }
 
-    /// The segments at the end of the journal that are removed or truncated, in order, and the offset where that is not the beginning.
+    /// The segments at the end of the journal that are removed or truncated, in order, and the offset where that is not
+    /// the beginning.
     pub fn cleared(&self) -> Vec<(u64, Option<u64>)> {
         let mut cleared: Vec<_> = self
             .steps

@@ -117,8 +117,8 @@ impl<S: Storage> Survey<'_, S> {
         }
     }
 
-    /// Only processes have ended: all is there, and the tail may be a few frames late. `None` when the control page does not fit
-    /// the segments, as in a copy of a journal.
+    /// Only processes have ended: all is there, and the tail may be a few frames late. `None` when the control page
+    /// does not fit the segments, as in a copy of a journal.
     fn after_processes(&mut self, control: &Control<S::Region>) -> Result<Option<Plan>> {
         let number = control.tail_segment();
         if !(self.first..=self.last).contains(&number) {
@@ -207,7 +207,8 @@ impl<S: Storage> Survey<'_, S> {
         })
     }
 
-    /// Removals come first, the last segment before the others, so that a recovery which is interrupted can be repeated.
+    /// Removals come first, the last segment before the others, so that a recovery which is interrupted can be
+    /// repeated.
     fn remove_after(&mut self, number: u64) {
         let removals: Vec<Step> = (number + 1..=self.last).rev().map(Step::Remove).collect();
         self.steps.splice(0..0, removals);
@@ -240,9 +241,9 @@ impl<S: Storage> Survey<'_, S> {
         Ok(())
     }
 
-    /// The tail of a segment whose frames no loss of power has touched, and the time of the last record before it. Only the frames confirm
-    /// it. Where they contradict it, its two halves decide which is damaged: when the mark is wrong, the frames end where one half says, or
-    /// after the mark; when frames are missing, they contradict both halves.
+    /// The tail of a segment whose frames no loss of power has touched, and the time of the last record before it. Only
+    /// the frames confirm it. Where they contradict it, its two halves decide which is damaged: when the mark is wrong,
+    /// the frames end where one half says, or after the mark; when frames are missing, they contradict both halves.
     fn tail(&self, segment: &Segment<S::Region>, base: u64) -> Result<(Mark, Option<u64>)> {
         let mark = segment.tail();
         if let Some(traced) = index::trace(segment, base, mark) {
@@ -312,7 +313,8 @@ impl<S: Storage> Survey<'_, S> {
         })
     }
 
-    /// The segment, its first sequence number, the mark up to which all has been synced, and the times of the records before it.
+    /// The segment, its first sequence number, the mark up to which all has been synced, and the times of the records
+    /// before it.
     fn watermark(&self) -> Result<(Segment<S::Region>, u64, Mark, Times)> {
         for number in (self.first..=self.last).rev() {
             let segment = self.open(number)?;
@@ -356,7 +358,8 @@ impl<S: Storage> Survey<'_, S> {
         Ok((segment, base, mark, times))
     }
 
-    /// A record of this segment is earlier than the one before it. A loss of power may have taken the word that says so.
+    /// A record of this segment is earlier than the one before it. A loss of power may have taken the word that says
+    /// so.
     fn note_disorder(&mut self, segment: &Segment<S::Region>) {
         let noted = Step::Disorder(segment.number());
         if segment.is_ordered() && !self.steps.contains(&noted) {
@@ -379,8 +382,8 @@ impl<S: Storage> Survey<'_, S> {
         times.latest_ns = times.latest_ns.max(time_ns);
     }
 
-    /// Moves over sound frames from `mark` on. The first frame that does not match its checksum is the torn record: the journal ends before it. Returns
-    /// the end, and what is wrong there if it is not zeros.
+    /// Moves over sound frames from `mark` on. The first frame that does not match its checksum is the torn record: the
+    /// journal ends before it. Returns the end, and what is wrong there if it is not zeros.
     fn scan(
         &mut self,
         segment: Segment<S::Region>,

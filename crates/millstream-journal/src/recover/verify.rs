@@ -1,6 +1,7 @@
 //! Reading everything and naming every damage.
 //!
-//! After a damaged frame the index yields the next sound one, so that one flipped bit costs one report and not the rest of a segment.
+//! After a damaged frame the index yields the next sound one, so that one flipped bit costs one report and not the rest
+//! of a segment.
 
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
@@ -202,7 +203,8 @@ impl<S: Storage> Check<'_, S> {
         Ok((found.numbers, start))
     }
 
-    /// Find out where the records end: from the control page if the segments agree with it, otherwise from the plan of a recovery.
+    /// Find out where the records end: from the control page if the segments agree with it, otherwise from the plan of
+    /// a recovery.
     fn end(&mut self, options: &Options) -> Result<()> {
         let control = Control::open(self.storage, Access::Read)?
             .filter(|control| control.is_live(self.storage, options.host.boot()));

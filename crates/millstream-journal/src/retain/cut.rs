@@ -1,7 +1,7 @@
 //! Removing records from the end, as a sink does when its flow resumes from an earlier position.
 //!
-//! A cut can change several files, and a loss of power between two of them must not leave a journal with a gap. So the intent is written
-//! first, in a file of its own; a recovery that finds it repeats the cut.
+//! A cut can change several files, and a loss of power between two of them must not leave a journal with a gap. So the
+//! intent is written first, in a file of its own; a recovery that finds it repeats the cut.
 
 use std::sync::Arc;
 
@@ -14,8 +14,9 @@ use crate::storage::Storage;
 
 /// Drops the records from `sequence` on. Returns whether there were any.
 ///
-/// All records before are durable, and the caller holds the append lock, and the segment `tail`, of which it keeps one reference; the writer
-/// must move to the new last segment afterwards. Bodies are cleared in the segment in which the cut begins, so no reader may hold it.
+/// All records before are durable, and the caller holds the append lock, and the segment `tail`, of which it keeps one
+/// reference; the writer must move to the new last segment afterwards. Bodies are cleared in the segment in which the
+/// cut begins, so no reader may hold it.
 pub(crate) fn cut<S: Storage>(
     core: &Arc<Core<S>>,
     sequence: u64,

@@ -140,8 +140,9 @@ fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Re
     Ok(tail)
 }
 
-/// When the last record of a segment that has ended was appended, as far as times show: the latest time in it. One in the future is that of
-/// a clock that was ahead, and has been put right: then it was before the first record of the next segment that begins with a time of the past.
+/// When the last record of a segment that has ended was appended, as far as times show: the latest time in it. One in
+/// the future is that of a clock that was ahead, and has been put right: then it was before the first record of the
+/// next segment that begins with a time of the past.
 fn last_written<S: Storage>(core: &Core<S>, segment: &Segment<S::Region>, now: u64) -> Result<u64> {
     let (end, latest) = core.ended(segment)?;
     let base = core.base(segment)?;

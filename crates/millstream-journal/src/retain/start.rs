@@ -1,11 +1,12 @@
 //! The start of a journal: the oldest segment that retention has left, stored in a file of its own.
 //!
-//! The file distinguishes a pruned segment from a lost one. It is created after the first segment, and moved, on the disk too, before any
-//! segment is removed. So each segment from the one that it names on must exist. It has two slots, as a cursor has: a move fills the older
-//! one, and the newer one counts until that is complete.
+//! The file distinguishes a pruned segment from a lost one. It is created after the first segment, and moved, on the
+//! disk too, before any segment is removed. So each segment from the one that it names on must exist. It has two slots,
+//! as a cursor has: a move fills the older one, and the newer one counts until that is complete.
 //!
-//! A crash may leave a journal with its first segment and without this file, and an operator may remove the file to accept the segments that
-//! are there. Such a journal starts with the first segment that is there, and gets its file when it is opened to write.
+//! A crash may leave a journal with its first segment and without this file, and an operator may remove the file to
+//! accept the segments that are there. Such a journal starts with the first segment that is there, and gets its file
+//! when it is opened to write.
 
 use std::io;
 use std::time::Duration;

@@ -1,10 +1,12 @@
-//! Faults of mapped memory: a load or a store that the file system cannot serve is an error of the journal, not the death of the process.
+//! Faults of mapped memory: a load or a store that the file system cannot serve is an error of the journal, not the
+//! death of the process.
 //!
-//! The kernel sends SIGBUS to a thread that touches a mapped page for which there is no room on the disk, which the device cannot read, or
-//! which another process has truncated. The handler here finds the mapping in a table, maps a page of zeros in its place, and records the
-//! fault; the instruction is then repeated and succeeds. The invariant: a fault is recorded before anything is read from or stored to the
-//! zeros. An operation that acknowledges calls [`any`] after its last store, and one that reads calls it after its last load, so that
-//! neither takes the zeros for the file. A mapping that has had a fault stays unusable.
+//! The kernel sends SIGBUS to a thread that touches a mapped page for which there is no room on the disk, which the
+//! device cannot read, or which another process has truncated. The handler here finds the mapping in a table, maps a
+//! page of zeros in its place, and records the fault; the instruction is then repeated and succeeds. The invariant: a
+//! fault is recorded before anything is read from or stored to the zeros. An operation that acknowledges calls [`any`]
+//! after its last store, and one that reads calls it after its last load, so that neither takes the zeros for the file.
+//! A mapping that has had a fault stays unusable.
 //!
 //! A signal for an address outside of these mappings goes to the handler that was there before.
 
@@ -38,13 +40,15 @@ static PREVIOUS_LEN: AtomicUsize = AtomicUsize::new(0);
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 const SLOTS: usize = 128;
-/// After this many faults of one mapping all of it from there on is replaced at once: each page alone costs the kernel a memory area.
+/// After this many faults of one mapping all of it from there on is replaced at once: each page alone costs the kernel
+/// a memory area.
 const SINGLE_PAGES_MAX: usize = 512;
 
 /// Whether any journal of this process may have failed. The answer covers all loads and stores before the call.
 #[inline(always)]
 pub(crate) fn any() -> bool {
-    // The handler runs on the thread that has the fault, in the middle of its instructions: only the compiler must keep their order.
+    // The handler runs on the thread that has the fault, in the middle of its instructions: only the compiler must keep
+    // their order.
     compiler_fence(Ordering::SeqCst);
     FAULTS.load(Ordering::Relaxed) != 0
 }
@@ -219,7 +223,8 @@ fn install() -> io::Result<()> {
     }
 }
 
-/// Push a handler onto the stack of earlier handlers. If the handler is on the stack already, those above it are dropped.
+/// Push a handler onto the stack of earlier handlers. If the handler is on the stack already, those above it are
+/// dropped.
 fn remember(found: libc::sigaction) {
     let len = PREVIOUS_LEN.load(Ordering::SeqCst);
     let known = PREVIOUS.iter().take(len).position(|previous| {
@@ -271,8 +276,8 @@ fn zeros(page: usize, length: usize) -> bool {
     let prot = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
     let at = ptr::with_exposed_provenance_mut(page);
-    // SAFETY: the pages belong to a mapping of this crate that is in use by the thread which had the fault, so that it cannot be unmapped
-    // meanwhile. The recorded fault makes every reader and writer of the zeros return an error.
+    // SAFETY: the pages belong to a mapping of this crate that is in use by the thread which had the fault, so that it
+    // cannot be unmapped meanwhile. The recorded fault makes every reader and writer of the zeros return an error.
     unsafe { mmap_anonymous(at, length, prot, flags) }.is_ok()
 }
 
@@ -290,7 +295,8 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code: 
         return;
     }
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // SAFETY: the default action; both calls may be made in a handler. An instruction that is repeated then ends the process.
+        // SAFETY: the default action; both calls may be made in a handler. An instruction that is repeated then ends
+        // the process.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             if code <= 0 {

@@ -59,7 +59,8 @@ impl Mapped {
         })
     }
 
-    /// Changes the file `name`, or its size. The change is counted after it is made, so that a reader that looked in between looks again.
+    /// Changes the file `name`, or its size. The change is counted after it is made, so that a reader that looked in
+    /// between looks again.
     fn change<T>(&self, name: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let outcome = act();
         self.note_cursor(name);
@@ -111,8 +112,8 @@ impl Mapped {
         }
     }
 
-    /// What root makes in the directory of another user belongs to that user, whose processes could not continue otherwise. A root without the right to
-    /// give files away keeps them.
+    /// What root makes in the directory of another user belongs to that user, whose processes could not continue
+    /// otherwise. A root without the right to give files away keeps them.
     fn give_to_owner(&self, made: &File) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
@@ -138,8 +139,8 @@ pub struct FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // A forked child shares the lock: closing the file alone leaves it locked until the child executes another program. A lock that the
-        // child drops still belongs to its parent.
+        // A forked child shares the lock: closing the file alone leaves it locked until the child executes another
+        // program. A lock that the child drops still belongs to its parent.
         if std::process::id() == self.process {
             // Closing the file unlocks it too, where no child has it.
             let _closed_next = flock(&self.file, FlockOperation::Unlock);
@@ -303,9 +304,9 @@ impl Storage for Mapped {
     }
 }
 
-/// Creates a directory and those above it that are missing. Each entry is on disk before anything is created below it, so that a loss of
-/// power does not take what is acknowledged in the directory. A directory that exists is not an error; its entry is synced too, since the
-/// process that created it may have died before its own sync.
+/// Creates a directory and those above it that are missing. Each entry is on disk before anything is created below it,
+/// so that a loss of power does not take what is acknowledged in the directory. A directory that exists is not an
+/// error; its entry is synced too, since the process that created it may have died before its own sync.
 ///
 /// # Errors
 /// An error of the system.
@@ -339,8 +340,8 @@ pub fn create_dir_durably(path: &Path) -> io::Result<()> {
     sync_entry(path)
 }
 
-/// Makes the name of a file or directory survive a loss of power: syncs the directory that it is in. A parent that this process may not read is
-/// not synced, nor is one on a file system without syncs of directories.
+/// Makes the name of a file or directory survive a loss of power: syncs the directory that it is in. A parent that this
+/// process may not read is not synced, nor is one on a file system without syncs of directories.
 ///
 /// # Errors
 /// An error of the system.

@@ -1,7 +1,7 @@
 //! Memory that is mapped, and the words in it.
 //!
-//! The invariant: `start..start + len` is mapped from `map` to `drop`, and `writable_len` of it may be stored to. Every access is
-//! checked against these two lengths.
+//! The invariant: `start..start + len` is mapped from `map` to `drop`, and `writable_len` of it may be stored to. Every
+//! access is checked against these two lengths.
 
 #![expect(unsafe_code, reason = "maps memory and makes words and slices of it")]
 
@@ -34,11 +34,12 @@ pub(crate) struct Memory {
     watch: Option<Watch>,
 }
 
-// SAFETY: `start` is an address that belongs to no thread: the memory stays mapped there until the last owner drops it, in whatever thread.
-// The other fields are `Send` by themselves.
+// SAFETY: `start` is an address that belongs to no thread: the memory stays mapped there until the last owner drops it,
+// in whatever thread. The other fields are `Send` by themselves.
 unsafe impl Send for Memory {}
-// SAFETY: threads that share `start` access words atomically, and bytes under the contracts of `bytes` and `claim`, which are `unsafe`
-// for that reason. `len` and `writable_len` never change. `watch` is `Sync` by itself: an entry of a table of atomics.
+// SAFETY: threads that share `start` access words atomically, and bytes under the contracts of `bytes` and `claim`,
+// which are `unsafe` for that reason. `len` and `writable_len` never change. `watch` is `Sync` by itself: an entry of a
+// table of atomics.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -84,7 +85,8 @@ impl Memory {
         self.writable_len > 0
     }
 
-    /// The offset of the first page that the file system could not load or store. From then on this memory is not the file.
+    /// The offset of the first page that the file system could not load or store. From then on this memory is not the
+    /// file.
     pub fn fault(&self) -> Option<u64> {
         self.watch.as_ref().and_then(Watch::fault)
     }
@@ -104,7 +106,8 @@ impl Memory {
         let at = at as usize;
         let fits = at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= len);
         assert!(fits, "no word of the region, or one that is for reading");
-        // SAFETY: within the mapping and aligned, as just checked; all access to it is atomic by the contracts of slices.
+        // SAFETY: within the mapping and aligned, as just checked; all access to it is atomic by the contracts of
+        // slices.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
 
@@ -156,15 +159,16 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub fn populate(&self, _from: u64, _to: u64) {}
 
-    /// Release these pages of a file; they stay in the file, and in the page cache as long as the kernel keeps them. Pages of no file stay
-    /// as they are.
+    /// Release these pages of a file; they stay in the file, and in the page cache as long as the kernel keeps them.
+    /// Pages of no file stay as they are.
     #[cfg(target_os = "linux")]
     pub fn release(&self, from: u64, to: u64) {
         if self.watch.is_none() {
             return;
         }
         let (start, length) = self.pages(from, to);
-        // SAFETY: whole pages of a shared mapping of a file, since it is watched: they come back as they were when they are touched.
+        // SAFETY: whole pages of a shared mapping of a file, since it is watched: they come back as they were when they
+        // are touched.
         let _hint = unsafe { madvise(start, length, rustix::mm::Advice::LinuxDontNeed) };
     }
 
@@ -236,7 +240,8 @@ impl Memory {
     #[cfg(target_os = "linux")]
     pub fn wipe_on_fork(&self) -> io::Result<()> {
         let start = self.start.as_ptr().cast();
-        // SAFETY: the wipe happens in another process. The kernel refuses it for a mapping that is not anonymous and private.
+        // SAFETY: the wipe happens in another process. The kernel refuses it for a mapping that is not anonymous and
+        // private.
         let advised = unsafe { madvise(start, self.len, rustix::mm::Advice::LinuxWipeOnFork) };
         Ok(advised?)
     }
@@ -267,7 +272,8 @@ fn checked(at: u64, length: u64, len: usize) -> usize {
 
 /// Whether this process is the child of one that asked before.
 ///
-/// A process has one page that its children find wiped. The first mark of a child stores a number there that no mark of its parents has.
+/// A process has one page that its children find wiped. The first mark of a child stores a number there that no mark of
+/// its parents has.
 #[cfg(target_os = "linux")]
 pub(crate) struct ForkMark {
     /// A kernel before 4.14 cannot wipe; there a child is not recognised.

@@ -1,9 +1,10 @@
-//! A storage whose shared words are those of `loom`, so that the real writer and reader run in every interleaving, and every load
-//! returns each value that its ordering allows.
+//! A storage whose shared words are those of `loom`, so that the real writer and reader run in every interleaving, and
+//! every load returns each value that its ordering allows.
 //!
-//! It is built on a simulated storage, which holds the bytes. A function decides for each file which words are modelled; the others behave
-//! as on a machine that executes one instruction after the other. Each modelled word has a cell that records which threads have read and
-//! stored it: bytes that are used while another thread stores to them, or without an order between the two, fail the run.
+//! It is built on a simulated storage, which holds the bytes. A function decides for each file which words are
+//! modelled; the others behave as on a machine that executes one instruction after the other. Each modelled word has a
+//! cell that records which threads have read and stored it: bytes that are used while another thread stores to them, or
+//! without an order between the two, fail the run.
 
 #![expect(
     unsafe_code,
@@ -95,8 +96,9 @@ struct Word {
     bytes: UnsafeCell<()>,
 }
 
-// SAFETY: `value` is loom's atomic, which threads may share. `bytes` is a cell of loom, which holds nothing and is not `Sync`: loom runs one
-// thread at a time, and fails the run when two threads use the cell without an order between them, which is what it is there for.
+// SAFETY: `value` is loom's atomic, which threads may share. `bytes` is a cell of loom, which holds nothing and is not
+// `Sync`: loom runs one thread at a time, and fails the run when two threads use the cell without an order between
+// them, which is what it is there for.
 unsafe impl Sync for Word {}
 
 impl Modelled {

@@ -1,8 +1,9 @@
 //! A storage in memory whose disk can lose power, and whose processes can be killed between any two stores.
 //!
-//! Each file is memory, which all processes see, and a disk image, which holds the synced contents. Between them is a history: every store
-//! since the last sync, page by page. When the power fails, each page has the contents of its own moment of that history, and the last
-//! store of it may be torn. Changes of names since they were synced are kept up to some moment too.
+//! Each file is memory, which all processes see, and a disk image, which holds the synced contents. Between them is a
+//! history: every store since the last sync, page by page. When the power fails, each page has the contents of its own
+//! moment of that history, and the last store of it may be torn. Changes of names since they were synced are kept up to
+//! some moment too.
 //!
 //! ```
 //! use millstream_journal::{Host, Journal, Options, storage::Simulated};
@@ -189,7 +190,8 @@ impl Simulated {
         }
     }
 
-    /// A folder of the machine, seen by the same process: a process that uses several journals dies in all of them at once.
+    /// A folder of the machine, seen by the same process: a process that uses several journals dies in all of them at
+    /// once.
     #[must_use]
     pub fn folder(&self, name: &str) -> Self {
         Simulated {
@@ -239,14 +241,15 @@ impl Simulated {
         *lock(&self.machine.defect) = defect;
     }
 
-    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes the pages that it could not write for clean:
-    /// a later sync succeeds without them, unless the page was stored to again. Every process that has the file open gets the error at its
-    /// next sync.
+    /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes the pages that it could
+    /// not write for clean: a later sync succeeds without them, unless the page was stored to again. Every process that
+    /// has the file open gets the error at its next sync.
     pub fn fail_sync(&self, nth: u32) {
         self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
     }
 
-    /// Sets a function that runs while a file is being synced, before any of it is durable: time passes, other processes append.
+    /// Sets a function that runs while a file is being synced, before any of it is durable: time passes, other
+    /// processes append.
     pub fn during_syncs(&self, happens: impl Fn() + Send + Sync + 'static) {
         *lock(&self.machine.during_sync) = Some(Arc::new(happens));
     }
@@ -257,8 +260,8 @@ impl Simulated {
         self.machine.sync_failed.load(Ordering::SeqCst)
     }
 
-    /// The machine after a loss of power, with one of the states that its disk may be in; `random` returns a number below
-    /// its argument. This machine continues as if nothing had happened.
+    /// The machine after a loss of power, with one of the states that its disk may be in; `random` returns a number
+    /// below its argument. This machine continues as if nothing had happened.
     #[must_use]
     pub fn lose_power(&self, random: &mut dyn FnMut(u64) -> u64) -> Self {
         let names = lock(&self.machine.names);
@@ -291,7 +294,8 @@ impl Simulated {
         Self::on(Arc::new(machine))
     }
 
-    /// Change a byte of a file on the disk and in memory, as a failing disk does. Returns whether the file is that long.
+    /// Change a byte of a file on the disk and in memory, as a failing disk does. Returns whether the file is that
+    /// long.
     pub fn damage(&self, name: &str, at: u64, change: impl FnOnce(u8) -> u8) -> bool {
         let names = lock(&self.machine.names);
         let Some(file) = names.seen.get(name) else {

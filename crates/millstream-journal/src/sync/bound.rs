@@ -1,11 +1,12 @@
 //! How much may be acknowledged and not durable yet, when `sync` is a time T.
 //!
-//! The rule: no append returns later than T after the beginning of the last sync that has ended, unless all before it is durable. So the
-//! acknowledged records that a loss of power takes were acknowledged within one span of T, however long a sync takes and whether or not the
-//! thread in the background gets a processor. An append that is too late waits, and syncs if no other thread does.
+//! The rule: no append returns later than T after the beginning of the last sync that has ended, unless all before it
+//! is durable. So the acknowledged records that a loss of power takes were acknowledged within one span of T, however
+//! long a sync takes and whether or not the thread in the background gets a processor. An append that is too late
+//! waits, and syncs if no other thread does.
 //!
-//! An append reads the wall clock anyway, for the time of its record, and compares that. The wall clock can be set: a time that looks too
-//! late, or is before the last sync, is compared again by the monotonic clock.
+//! An append reads the wall clock anyway, for the time of its record, and compares that. The wall clock can be set: a
+//! time that looks too late, or is before the last sync, is compared again by the monotonic clock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +59,8 @@ impl Bound {
         }
     }
 
-    /// Whether an append that read this time may return at once. If not, the caller must call [`allows_at`](Self::allows_at).
+    /// Whether an append that read this time may return at once. If not, the caller must call
+    /// [`allows_at`](Self::allows_at).
     #[inline]
     pub fn allows(&self, time_ns: u64) -> bool {
         // A time before that moment is a huge one after it.

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::format::{files, segment};
 use crate::storage::{Mapped, Storage};
 
-/// Makes the records and the record sets of the journal at `path` survive a loss of power, without opening it. It costs one sync for each
-/// file; no thread, lock or descriptor is kept.
+/// Makes the records and the record sets of the journal at `path` survive a loss of power, without opening it. It costs
+/// one sync for each file; no thread, lock or descriptor is kept.
 ///
 /// # Errors
 /// [`Error::NotFound`]; an error of the system: what was not durable before may be lost.

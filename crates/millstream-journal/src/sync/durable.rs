@@ -1,11 +1,12 @@
 //! Making appended records survive a loss of power, with one sync for all threads that wait at the same time.
 //!
-//! A thread that needs a sync and finds none in progress becomes the leader: it syncs all records that are appended by then, in this
-//! process or another, and wakes the others. A sync that fails poisons the journal: the kernel may have dropped what it could not write, so
-//! that a second attempt would succeed and prove nothing.
+//! A thread that needs a sync and finds none in progress becomes the leader: it syncs all records that are appended by
+//! then, in this process or another, and wakes the others. A sync that fails poisons the journal: the kernel may have
+//! dropped what it could not write, so that a second attempt would succeed and prove nothing.
 //!
-//! To put a thread to sleep and to wake it takes some microseconds, for many of them longer than the sync. So a crowd does not sleep,
-//! as long as syncs are short: each lets the others go first until the sync is done, as RocksDB's writers do (adaptive yield).
+//! To put a thread to sleep and to wake it takes some microseconds, for many of them longer than the sync. So a crowd
+//! does not sleep, as long as syncs are short: each lets the others go first until the sync is done, as RocksDB's
+//! writers do (adaptive yield).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -74,8 +75,8 @@ impl<S: Storage> Durable<S> {
         &self.bound
     }
 
-    /// The records from `first` to `next` were appended too late to be acknowledged at once: wait until the [bound](crate::sync::bound) allows
-    /// it, or they are durable themselves; sync if no other thread does.
+    /// The records from `first` to `next` were appended too late to be acknowledged at once: wait until the
+    /// [bound](crate::sync::bound) allows it, or they are durable themselves; sync if no other thread does.
     #[cold]
     pub fn wait_in_bound(&self, first: u64, next: u64) -> Result<()> {
         let host = &self.core.options.host;
@@ -94,8 +95,8 @@ impl<S: Storage> Durable<S> {
         })
     }
 
-    /// Wait until all records before `next` are durable, and sync if no other thread does. A cut may remove the last of them meanwhile: then
-    /// until those that are left are durable.
+    /// Wait until all records before `next` are durable, and sync if no other thread does. A cut may remove the last of
+    /// them meanwhile: then until those that are left are durable.
     pub fn wait(&self, next: u64) -> Result<()> {
         self.wait_until(|control| {
             let durable = control.durable();
@@ -199,8 +200,9 @@ impl<S: Storage> Durable<S> {
         }
     }
 
-    /// Sync the next bytes of the oldest segment that was ended and is not durable, `bytes` at most. `from` is the segment and the
-    /// offset up to which that was done. Returns where to continue, or `None` when there is nothing to do.
+    /// Sync the next bytes of the oldest segment that was ended and is not durable, `bytes` at most. `from` is the
+    /// segment and the offset up to which that was done. Returns where to continue, or `None` when there is nothing to
+    /// do.
     pub fn sync_ended(&self, from: (u64, u64), bytes: u64) -> Result<Option<(u64, u64)>> {
         let core = &self.core;
         let control = core.control()?;

@@ -1,7 +1,7 @@
 //! Waiting for a number to change, and waking all waiters at once.
 //!
-//! A condition variable passes its mutex from one waiter to the next; with many waiters a group commit would spend its time on that. Here a
-//! waiter that wakes loads the number and continues.
+//! A condition variable passes its mutex from one waiter to the next; with many waiters a group commit would spend its
+//! time on that. Here a waiter that wakes loads the number and continues.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -107,8 +107,8 @@ fn a_device_that_fails_is_an_error_and_not_damage() {
     assert!(failed > 0, "the device never failed");
 }
 
-/// The disk as it is found after it was pulled: of the last segment the header is written, with its tail, and the frames after the
-/// durable watermark are not.
+/// The disk as it is found after it was pulled: of the last segment the header is written, with its tail, and the
+/// frames after the durable watermark are not.
 fn lose_frames(journal: &Path) {
     let path = journal.join("segment-0000000000.log");
     let file = fs::OpenOptions::new()

@@ -1,7 +1,7 @@
 //! Real file systems of a small size, on loop devices: what only a disk that is full, or broken, can show.
 //!
-//! They need root, loop devices and the programs that make file systems. Where these are missing the tests fail and say so;
-//! `MILLSTREAM_WITHOUT_DISKS=1` accepts that.
+//! They need root, loop devices and the programs that make file systems. Where these are missing the tests fail and say
+//! so; `MILLSTREAM_WITHOUT_DISKS=1` accepts that.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

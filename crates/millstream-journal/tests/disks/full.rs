@@ -45,8 +45,8 @@ fn options() -> Options {
     small().with_segment_bytes(MIB)
 }
 
-/// Fill a file system to the end under a writer and readers, free it, continue; three times. `share` is called when the journal has
-/// some records, and before the disk is full. Returns how often the writer had to open the journal again.
+/// Fill a file system to the end under a writer and readers, free it, continue; three times. `share` is called when the
+/// journal has some records, and before the disk is full. Returns how often the writer had to open the journal again.
 fn fill_and_go_on(disk: &Disk, share: impl Fn(&Path)) -> u32 {
     let path = disk.journal();
     let mut journal = Journal::open(&path, options()).unwrap();

@@ -1,5 +1,5 @@
-//! Journals on real file systems of a small size, in a program of its own: it starts many others, which share the locks of all journals that
-//! are open here until they run.
+//! Journals on real file systems of a small size, in a program of its own: it starts many others, which share the locks
+//! of all journals that are open here until they run.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! What is appended one by one, in batches and by claims is read back, by the same opening, another one, and after reopening.
+//! What is appended one by one, in batches and by claims is read back, by the same opening, another one, and after
+//! reopening.
 
 use millstream_journal::{Error, Journal, Options};
 

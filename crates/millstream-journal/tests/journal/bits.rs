@@ -1,5 +1,5 @@
-//! Bits of every word that leads to a record, flipped one by one in a synced and closed journal: each way to read then finds what was
-//! appended, or an error.
+//! Bits of every word that leads to a record, flipped one by one in a synced and closed journal: each way to read then
+//! finds what was appended, or an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -271,8 +271,8 @@ fn outcomes(
     found
 }
 
-/// Flip two bits of each byte, or all with `MILLSTREAM_ALL_BITS`, each alone, and compare. Returns how many flips were reported, and how many
-/// did no harm.
+/// Flip two bits of each byte, or all with `MILLSTREAM_ALL_BITS`, each alone, and compare. Returns how many flips were
+/// reported, and how many did no harm.
 fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> (u64, u64) {
     let every = match std::env::var_os("MILLSTREAM_ALL_BITS") {
         Some(_) => 1,

@@ -1,4 +1,5 @@
-//! A stored position knows the record before it: a journal that has lost its end is noticed, also when it has grown again.
+//! A stored position knows the record before it: a journal that has lost its end is noticed, also when it has grown
+//! again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -120,7 +120,8 @@ struct Model {
 }
 
 impl Model {
-    /// `count` records were appended at `now_ns`. After another opening, or a cut, the last record may count as one of the latest time.
+    /// `count` records were appended at `now_ns`. After another opening, or a cut, the last record may count as one of
+    /// the latest time.
     fn append(&mut self, now_ns: u64, count: u64, journal: &Journal) {
         if count == 0 {
             return;
@@ -216,7 +217,8 @@ fn searches_by_time_find_what_a_plain_search_finds_whatever_the_clock_did() {
     }
 }
 
-/// Fills one segment after the other, an hour for each, and calls `set` before each record. Returns the numbers with which the segments begin.
+/// Fills one segment after the other, an hour for each, and calls `set` before each record. Returns the numbers with
+/// which the segments begin.
 fn fill(clock: &Clock, writer: &Writer, segments: u64) -> Vec<u64> {
     let mut starts = Vec::new();
     while starts.len() < segments as usize {

@@ -1,4 +1,5 @@
-//! Damage in what was synced is an error that names file and offset, for readers and for `verify`; nothing is skipped in silence.
+//! Damage in what was synced is an error that names file and offset, for readers and for `verify`; nothing is skipped
+//! in silence.
 
 use std::fs;
 use std::ops::ControlFlow;

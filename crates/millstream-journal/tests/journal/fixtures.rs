@@ -1,4 +1,5 @@
-//! Fixtures of the version that is written, sound and damaged: each opens, or is refused. `tests/write-fixtures` writes them.
+//! Fixtures of the version that is written, sound and damaged: each opens, or is refused. `tests/write-fixtures` writes
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;

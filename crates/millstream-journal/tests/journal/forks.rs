@@ -1,5 +1,5 @@
-//! A forked child shares the locks of its parent until it runs another program: a lock that the parent releases is nevertheless free
-//! at once, and a handle that the child drops remains valid in the parent.
+//! A forked child shares the locks of its parent until it runs another program: a lock that the parent releases is
+//! nevertheless free at once, and a handle that the child drops remains valid in the parent.
 
 #![expect(
     unsafe_code,

@@ -80,8 +80,8 @@ fn also_in_the_middle_of_a_roll() {
     }
 }
 
-/// What a reader finds after a writer was killed is what the next opening to write finds: [`Journal::info`] counts a record that was
-/// published and not yet counted by its writer.
+/// What a reader finds after a writer was killed is what the next opening to write finds: [`Journal::info`] counts a
+/// record that was published and not yet counted by its writer.
 #[test]
 fn a_reader_counts_what_the_next_recovery_keeps() {
     // Six records fill a segment.

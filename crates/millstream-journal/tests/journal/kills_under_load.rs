@@ -1,8 +1,9 @@
-//! `kill -9` of processes that write to and read from one journal, at random moments under load. Nothing that was acknowledged is lost,
-//! no reader sees half a record, and the other processes continue.
+//! `kill -9` of processes that write to and read from one journal, at random moments under load. Nothing that was
+//! acknowledged is lost, no reader sees half a record, and the other processes continue.
 //!
-//! `MILLSTREAM_KILLS` says how many are killed (`make kills`), `MILLSTREAM_SEED` repeats the order of things, as far as processes do.
-//! The writers are slow inside their appends, so that many die there: they append single records, batches and claims, in each sync mode.
+//! `MILLSTREAM_KILLS` says how many are killed (`make kills`), `MILLSTREAM_SEED` repeats the order of things, as far as
+//! processes do. The writers are slow inside their appends, so that many die there: they append single records, batches
+//! and claims, in each sync mode.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -55,7 +56,8 @@ impl Member {
     }
 }
 
-/// What a writer notes before it appends and when it is acknowledged: the number of its next record, how many, and where they are.
+/// What a writer notes before it appends and when it is acknowledged: the number of its next record, how many, and
+/// where they are.
 struct Notes(File, u64);
 
 const BEGUN: u64 = u64::MAX;
@@ -212,7 +214,8 @@ impl Judge {
         self.cursor.set(sequence).unwrap();
     }
 
-    /// A writer is dead. Returns how many records it had acknowledged, how many of them are lost, and whether it died inside an append.
+    /// A writer is dead. Returns how many records it had acknowledged, how many of them are lost, and whether it died
+    /// inside an append.
     fn autopsy(&mut self, member: &Member) -> (u64, u64, bool) {
         self.read_to(self.journal.next().unwrap());
         let (acknowledged, inside) = Notes::read(&member.notes);

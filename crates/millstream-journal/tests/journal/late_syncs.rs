@@ -60,7 +60,8 @@ fn appends_wait_for_a_disk_that_stalls() {
         ended.store(true, Ordering::Relaxed);
         storage.set_stalled(false);
         let returned = appending.join().unwrap();
-        // What a loss of power would have taken at that moment: by the first that returned, all others were called in time.
+        // What a loss of power would have taken at that moment: by the first that returned, all others were called in
+        // time.
         let lost = returned
             .iter()
             .filter(|(_, at, next)| *at < until && *next > durable);

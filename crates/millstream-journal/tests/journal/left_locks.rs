@@ -1,5 +1,5 @@
-//! A writer that was killed inside an append does not block others, also while a child that it forked keeps its locks, its parent has
-//! not waited for it, or another process has its process id by now.
+//! A writer that was killed inside an append does not block others, also while a child that it forked keeps its locks,
+//! its parent has not waited for it, or another process has its process id by now.
 //!
 //! The children are this test program again: `child` does what the environment says.
 

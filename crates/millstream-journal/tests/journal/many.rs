@@ -189,8 +189,8 @@ fn a_record_after_idleness_is_synced() {
     }
 }
 
-/// The first append after idleness looks whether the directory is still there. All rounds after it may come and go meanwhile: the next append must
-/// wake the journal again.
+/// The first append after idleness looks whether the directory is still there. All rounds after it may come and go
+/// meanwhile: the next append must wake the journal again.
 #[test]
 fn a_record_after_an_append_that_was_slow_to_wake_the_journal_is_synced() {
     let folder = tempfile::tempdir().unwrap();

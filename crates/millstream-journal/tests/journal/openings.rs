@@ -235,8 +235,8 @@ fn a_control_page_of_nonsense_is_made_anew() {
         let at = random.below(192) as usize;
         bytes[at] ^= 1 << random.below(8);
         fs::write(path.join("control"), bytes).unwrap();
-        // Alone for sure: a process that another test is just starting may still share the lock of the last opening, and the page of a
-        // journal that others have open is believed.
+        // Alone for sure: a process that another test is just starting may still share the lock of the last opening,
+        // and the page of a journal that others have open is believed.
         let alone = Options {
             exclusive: true,
             ..small()

@@ -18,7 +18,8 @@ const NOBODY: u32 = 65_534;
 
 /// Runs `work` in a child with no right but those of [`NOBODY`]; panics if that panics.
 fn as_nobody(work: impl FnOnce() + std::panic::UnwindSafe) {
-    // SAFETY: no other thread of this process is in a call that a child would need, and the child ends without returning.
+    // SAFETY: no other thread of this process is in a call that a child would need, and the child ends without
+    // returning.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {

@@ -1,5 +1,5 @@
-//! After a loss of power a journal holds a prefix of what was appended, with everything that was durable: on a simulated machine whose
-//! disk shows each page at a moment of its own.
+//! After a loss of power a journal holds a prefix of what was appended, with everything that was durable: on a
+//! simulated machine whose disk shows each page at a moment of its own.
 
 use millstream_journal::storage::{Defect, Simulated, Storage};
 use millstream_journal::{CursorMode, Host, Journal, Options, Retention, Sync, Writer};
@@ -54,8 +54,9 @@ fn step(writer: &Writer<Simulated>, model: &mut Vec<Vec<u8>>, random: &mut Rando
     None
 }
 
-/// One seeded life: appends, batches and abandoned claims, several losses of power, each with several states of the disk. Returns how
-/// many records that were durable were missing, with a disk that syncs what it confirms or one that does not.
+/// One seeded life: appends, batches and abandoned claims, several losses of power, each with several states of the
+/// disk. Returns how many records that were durable were missing, with a disk that syncs what it confirms or one that
+/// does not.
 fn live(seed: u64, lying: bool) -> u64 {
     let mut random = Random(seed);
     let mut machine = Simulated::new();

@@ -1,4 +1,5 @@
-//! Worlds of damage: whatever is wrong with one place of a journal, all records outside of it are salvaged, and none that was not written.
+//! Worlds of damage: whatever is wrong with one place of a journal, all records outside of it are salvaged, and none
+//! that was not written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,7 +61,8 @@ fn segments(files: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<PathBuf> {
     files.keys().filter(is_segment).cloned().collect()
 }
 
-/// The bytes of each frame of a segment, headers and bodies without what fills them up; the last one is the end frame, if there is one.
+/// The bytes of each frame of a segment, headers and bodies without what fills them up; the last one is the end frame,
+/// if there is one.
 fn frames(segment: &[u8]) -> Vec<Range<usize>> {
     let mut frames = Vec::new();
     let mut at = FRAMES_FROM;

@@ -1,5 +1,6 @@
-//! The damage trial: the files of a synced journal are damaged in one place at a time, as disks do it. The next process that opens it
-//! must get an error or find every record. `MILLSTREAM_DAMAGES` sets the number of damages, `MILLSTREAM_SEED` the first seed.
+//! The damage trial: the files of a synced journal are damaged in one place at a time, as disks do it. The next process
+//! that opens it must get an error or find every record. `MILLSTREAM_DAMAGES` sets the number of damages,
+//! `MILLSTREAM_SEED` the first seed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A reader that sleeps is woken, also one that has opened the journal for reading only; one that no writer can wake polls.
+//! A reader that sleeps is woken, also one that has opened the journal for reading only; one that no writer can wake
+//! polls.
 
 #![expect(clippy::disallowed_methods, reason = "a test that hangs ends")]
 
@@ -64,7 +65,8 @@ fn a_reader_that_may_not_store_anything_sees_what_comes() {
     }
 }
 
-/// No process has the journal open since the machine started: the reader sees the records that a recovery will leave, and then new ones.
+/// No process has the journal open since the machine started: the reader sees the records that a recovery will leave,
+/// and then new ones.
 #[test]
 fn a_reader_that_comes_before_a_recovery_sees_what_comes_after_it() {
     let (folder, journal) = fresh(small());

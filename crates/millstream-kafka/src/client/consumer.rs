@@ -172,8 +172,8 @@ impl Client {
             .unwrap_or_else(|| failed(&self.servers, self.consumer.context(), error))
     }
 
-    /// Returns the error of a call about the group. Where its right is missing the call only times out: the client reports the reason as
-    /// an event.
+    /// Returns the error of a call about the group. Where its right is missing the call only times out: the client
+    /// reports the reason as an event.
     fn group_failed(&self, topic: &str, error: &KafkaError) -> Error {
         self.serve_after(error);
         let noted = self.consumer.context().denied();
@@ -183,8 +183,8 @@ impl Client {
             .unwrap_or_else(|| self.failed(topic, error))
     }
 
-    /// Asks the leader of a partition. One that is replaced or removed meanwhile does not answer: the next one is asked, which the
-    /// metadata name.
+    /// Asks the leader of a partition. One that is replaced or removed meanwhile does not answer: the next one is
+    /// asked, which the metadata name.
     fn ask_leader<T>(
         &self,
         topic: &str,

@@ -98,7 +98,8 @@ impl Context {
     }
 }
 
-/// Returns topic and identity of a line of the client's log about metadata. No function of the client returns the identity.
+/// Returns topic and identity of a line of the client's log about metadata. No function of the client returns the
+/// identity.
 fn parse_topic_id(text: &str) -> Option<(&str, &str)> {
     let (before, after) = text.rsplit_once(" changed id from ")?;
     let (_, topic) = before.split_once("Topic ")?;

@@ -1,7 +1,7 @@
 //! The headers of a message, also where the name of one is not UTF-8.
 //!
-//! Kafka does not check names, and the client library panics for such a header: its name and value are not available without unsafe code. The
-//! panic is caught here, and the panic hook does not report it; the header is left out.
+//! Kafka does not check names, and the client library panics for such a header: its name and value are not available
+//! without unsafe code. The panic is caught here, and the panic hook does not report it; the header is left out.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

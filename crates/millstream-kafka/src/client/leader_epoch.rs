@@ -1,7 +1,8 @@
 //! The leader epochs of records and of positions (KIP-320), which the crate `rdkafka` does not pass on.
 //!
-//! Each election of a leader of a partition begins an epoch, and each record has the epoch in which it was written. A log that lost its end and grew
-//! again has other epochs at the same offsets. The client asks the broker for the end of the epoch of the position at which it begins.
+//! Each election of a leader of a partition begins an epoch, and each record has the epoch in which it was written. A
+//! log that lost its end and grew again has other epochs at the same offsets. The client asks the broker for the end of
+//! the epoch of the position at which it begins.
 
 #![expect(
     unsafe_code,
@@ -26,7 +27,8 @@ pub(super) fn of_message(message: &BorrowedMessage<'_>) -> Option<i32> {
     (epoch >= 0).then_some(epoch)
 }
 
-/// Sets the epoch of the last record before the offset of a partition in a list: the client compares it before it fetches.
+/// Sets the epoch of the last record before the offset of a partition in a list: the client compares it before it
+/// fetches.
 pub(super) fn set(
     list: &mut TopicPartitionList,
     (topic, partition): TopicPartition<'_>,
@@ -36,7 +38,8 @@ pub(super) fn set(
     let Ok(topic) = CString::new(topic) else {
         return;
     };
-    // SAFETY: `list` is a valid list of the client, and `topic` ends with a NUL; the function returns an element of the list or NULL.
+    // SAFETY: `list` is a valid list of the client, and `topic` ends with a NUL; the function returns an element of the
+    // list or NULL.
     let found =
         unsafe { rd_kafka_topic_partition_list_find(list.ptr(), topic.as_ptr(), partition) };
     if !found.is_null() {

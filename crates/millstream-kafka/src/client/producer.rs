@@ -37,7 +37,8 @@ pub(crate) enum Failure {
     Passing(Error),
     /// It cannot succeed.
     Lasting(Error),
-    /// It cannot succeed with the messages that were sent, of which this is one; the broker refuses messages that were sent together as one.
+    /// It cannot succeed with the messages that were sent, of which this is one; the broker refuses messages that were
+    /// sent together as one.
     Message(Error),
 }
 
@@ -45,7 +46,8 @@ pub(crate) enum Failure {
 pub(crate) trait Producer: Send {
     /// Passes a message to the client, which sends it in the background. Returns false if its queue is full.
     fn send(&self, message: &View<'_>, topic: &str) -> Result<bool, Failure>;
-    /// Serves the client for about a millisecond, or until nothing is in flight. Returns how many messages are in flight.
+    /// Serves the client for about a millisecond, or until nothing is in flight. Returns how many messages are in
+    /// flight.
     fn serve(&self) -> usize;
     /// Sends what waits without delay.
     fn hurry(&self);
@@ -234,8 +236,8 @@ pub(crate) fn connect(
     Ok(Box::new(Client::new(servers, (&config, settings), topic)?))
 }
 
-/// Creates a producer with a transactional id, which stores its number under partition 0 of `topic` for the group of the
-/// same name.
+/// Creates a producer with a transactional id, which stores its number under partition 0 of `topic` for the group of
+/// the same name.
 pub(crate) fn connect_transactional(
     servers: &str,
     settings: &Settings,
@@ -421,7 +423,8 @@ impl Transactions {
         }
     }
 
-    /// Returns the failure to store the number: that is an offset of the topic, for which a client needs the rights of a reader.
+    /// Returns the failure to store the number: that is an offset of the topic, for which a client needs the rights of
+    /// a reader.
     fn offset_failure(&self, error: &KafkaError) -> Failure {
         let resources = Resources {
             topic: &self.topic,
@@ -438,8 +441,8 @@ impl Transactions {
         denied.map_or_else(|| self.failure(error), Failure::Lasting)
     }
 
-    /// Returns the failure of a call about the stored number. Where the right to the group is missing the call only times out: the client
-    /// reports the reason as an event.
+    /// Returns the failure of a call about the stored number. Where the right to the group is missing the call only
+    /// times out: the client reports the reason as an event.
     fn progress_failure(&self, error: &KafkaError) -> Failure {
         let context = self.progress.context();
         context.note(error);

@@ -1,7 +1,7 @@
 //! The rights that a cluster with an authorizer asks for, by the codes with which a broker refuses a request.
 //!
-//! A broker says that a request is refused, and not which right is missing. The kind of the resource is in the code, and the client
-//! knows what it has asked for.
+//! A broker says that a request is refused, and not which right is missing. The kind of the resource is in the code,
+//! and the client knows what it has asked for.
 
 use rdkafka::error::RDKafkaErrorCode;
 

@@ -117,8 +117,9 @@ impl Settings {
         self.values.get(name).map(String::as_str)
     }
 
-    /// Logs in by SASL/OAUTHBEARER with the tokens that `make` returns: it is called when a client connects, and again before each token ends.
-    /// An error of it is logged, and it is called again after 10 seconds. Sets `sasl.mechanism`.
+    /// Logs in by SASL/OAUTHBEARER with the tokens that `make` returns: it is called when a client connects, and again
+    /// before each token ends. An error of it is logged, and it is called again after 10 seconds. Sets
+    /// `sasl.mechanism`.
     ///
     /// ```
     /// use millstream_kafka::{Settings, Token};
@@ -154,7 +155,8 @@ impl Settings {
         millis.map_or(PATIENCE, Duration::from_millis)
     }
 
-    /// The interval at which a source looks for new partitions, and for topics that were created anew. None: it does not look.
+    /// The interval at which a source looks for new partitions, and for topics that were created anew. None: it does
+    /// not look.
     pub(crate) fn look_interval(&self) -> Option<Duration> {
         match self.get("topic.metadata.refresh.interval.ms") {
             Some("-1") => None,

@@ -1,7 +1,8 @@
-//! Tokens for the login by SASL/OAUTHBEARER: the user's function makes them, and the client asks for the next one before the last one ends.
+//! Tokens for the login by SASL/OAUTHBEARER: the user's function makes them, and the client asks for the next one
+//! before the last one ends.
 //!
-//! The client asks by an event, which is served by any call that polls it. An idle sink polls nothing for hours, and calls that wait for a
-//! broker do not poll either: so a thread of the client serves it.
+//! The client asks by an event, which is served by any call that polls it. An idle sink polls nothing for hours, and
+//! calls that wait for a broker do not poll either: so a thread of the client serves it.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -19,7 +20,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Token {
     /// The token itself: for most services a JSON Web Token.
     pub value: String,
-    /// When it ends, in milliseconds since 1970. The client asks for the next one after four fifths of the time until then.
+    /// When it ends, in milliseconds since 1970. The client asks for the next one after four fifths of the time until
+    /// then.
     pub ends_ms: i64,
     /// The name of the user. Most brokers take it from the token, and it may be empty.
     pub principal: String,

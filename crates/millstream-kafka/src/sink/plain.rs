@@ -91,8 +91,8 @@ impl PlainWriter {
         Ok(())
     }
 
-    /// Fails with what has failed. The broker refuses messages that were sent together as one: each of them is sent again alone, so that the
-    /// one which is refused holds up no other, and the error names it.
+    /// Fails with what has failed. The broker refuses messages that were sent together as one: each of them is sent
+    /// again alone, so that the one which is refused holds up no other, and the error names it.
     fn check(&self, stop_seen: &mut Option<u64>) -> Result<(), Cause> {
         match self.producer.take_failure() {
             None => {}

@@ -17,7 +17,8 @@ impl Target {
         format!("kafka {} at {}", self.topic, self.servers)
     }
 
-    /// The largest message as bytes: what the producer takes for key, value and headers, and what they take beside that here.
+    /// The largest message as bytes: what the producer takes for key, value and headers, and what they take beside that
+    /// here.
     pub(super) fn record_bytes_max(&self) -> usize {
         self.settings.message_bytes_max() + FIXED_BYTES
     }

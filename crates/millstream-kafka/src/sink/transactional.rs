@@ -1,9 +1,9 @@
 //! Delivery from an outbox in transactions.
 //!
-//! The transactional id is that of the outbox: connecting shuts out any other producer of the same outbox, and ends what it has not
-//! committed. The number of the last record is stored in the same transaction, as the offset of the group of the same name for
-//! partition 0 of the sink's topic, so that every tool for Kafka shows it. Brokers forget such an offset after
-//! `offsets.retention.minutes`; then the cursor of the outbox counts.
+//! The transactional id is that of the outbox: connecting shuts out any other producer of the same outbox, and ends
+//! what it has not committed. The number of the last record is stored in the same transaction, as the offset of the
+//! group of the same name for partition 0 of the sink's topic, so that every tool for Kafka shows it. Brokers forget
+//! such an offset after `offsets.retention.minutes`; then the cursor of the outbox counts.
 //!
 //! Invariant: a transaction holds the records from `first` to `last` only if the stored number is `first - 1`.
 
@@ -113,7 +113,8 @@ impl Connection {
 
 impl Destination for Connection {
     fn write(&mut self, batch: &Frames, _: u64, last: u64) -> Result<(), DeliveryError> {
-        // The position was asked for after all others were shut out, and each transaction since then has stored its own.
+        // The position was asked for after all others were shut out, and each transaction since then has stored its
+        // own.
         let written = self.producer.begin();
         let written = written.and_then(|()| self.send(batch));
         // The offset of a group is that of the next record.

@@ -45,7 +45,8 @@ pub(super) fn resumed(
             first,
         }));
     }
-    // After the last record are ends of transactions. The client compares the epoch of a record with the offset after it.
+    // After the last record are ends of transactions. The client compares the epoch of a record with the offset after
+    // it.
     let begin = match last {
         Some(last) if last.end >= first => Begin {
             offset: last.end,
@@ -59,7 +60,8 @@ pub(super) fn resumed(
     }
 }
 
-/// Returns the error of a partition that ends at `end`, before the position of the flow. It may have grown again after it lost its end.
+/// Returns the error of a partition that ends at `end`, before the position of the flow. It may have grown again after
+/// it lost its end.
 pub(super) fn shrunk(
     run: &Run,
     of: TopicPartition<'_>,

@@ -1,7 +1,8 @@
-//! The thread of a run that watches its topics: it looks for partitions that are added, and for topics that were deleted or created
-//! anew, and reports the lag of partitions from the statistics of the client.
+//! The thread of a run that watches its topics: it looks for partitions that are added, and for topics that were
+//! deleted or created anew, and reports the lag of partitions from the statistics of the client.
 //!
-//! A partition that is found is passed to the engine with the offset of its oldest message, so that no worker waits for a broker.
+//! A partition that is found is passed to the engine with the offset of its oldest message, so that no worker waits for
+//! a broker.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! A partition of a topic on the worker that reads it.
 //!
-//! Invariant: the position is the offset after the last message that was passed on, or an offset before which there are no further
-//! messages. It never decreases.
+//! Invariant: the position is the offset after the last message that was passed on, or an offset before which there are
+//! no further messages. It never decreases.
 
 use std::sync::Arc;
 
@@ -81,7 +81,8 @@ impl KafkaPartition {
         self.end.is_some_and(|end| self.next >= end)
     }
 
-    /// Reads messages up to the limits of a batch. Returns whether the queue was found empty, or at the end of the partition.
+    /// Reads messages up to the limits of a batch. Returns whether the queue was found empty, or at the end of the
+    /// partition.
     fn fill(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<bool, Cause> {
         let limit = events.limit();
         batch.clear();
@@ -210,8 +211,8 @@ impl KafkaPartition {
         Ok(())
     }
 
-    /// Moves the position over the end of a partition that has no messages before it, as transactions leave gaps there. Without
-    /// that, a partition whose messages have all expired would seem to have lost some.
+    /// Moves the position over the end of a partition that has no messages before it, as transactions leave gaps there.
+    /// Without that, a partition whose messages have all expired would seem to have lost some.
     fn skip_gap(&mut self) {
         let Some(queue) = &self.queue else {
             return;

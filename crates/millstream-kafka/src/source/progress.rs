@@ -1,4 +1,5 @@
-//! How far a partition has been read, for its lag, and whether a transaction that does not end keeps it from being read.
+//! How far a partition has been read, for its lag, and whether a transaction that does not end keeps it from being
+//! read.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
@@ -9,7 +10,8 @@ use millstream_flow::metrics::{Lag, LagGauge};
 
 use crate::client::{Consumer, Ends};
 
-/// A transaction that is open for longer is reported: the longest that brokers allow by default is 15 minutes, that of producers a minute.
+/// A transaction that is open for longer is reported: the longest that brokers allow by default is 15 minutes, that of
+/// producers a minute.
 const OPEN_NS: u64 = 60_000_000_000;
 
 /// The time of a message that has none, or that was not read.
@@ -37,7 +39,8 @@ struct OpenTransaction {
 }
 
 impl OpenTransaction {
-    /// Notes where the partition ends. Returns the offset of the first message of a transaction that is open for too long, once.
+    /// Notes where the partition ends. Returns the offset of the first message of a transaction that is open for too
+    /// long, once.
     fn note(&mut self, ends: Ends, now_ns: u64) -> Option<i64> {
         if ends.high <= ends.stable {
             *self = OpenTransaction::default();

@@ -114,7 +114,8 @@ impl Run {
             .collect()
     }
 
-    /// Returns topic and number of a partition by its index; of one that was found during the run also its first offset.
+    /// Returns topic and number of a partition by its index; of one that was found during the run also its first
+    /// offset.
     pub(super) fn partition(&self, index: usize) -> Result<(String, i32, Option<i64>), Cause> {
         if let Some((topic, number)) = self.partitions.get(index) {
             return Ok((topic.clone(), *number, None));
@@ -170,7 +171,8 @@ impl Run {
         kept.get_or_insert_with(|| Box::new(at_end));
     }
 
-    /// A partition is closed. With the last one the run is over: its clients close, and the next run asks for partitions again.
+    /// A partition is closed. With the last one the run is over: its clients close, and the next run asks for
+    /// partitions again.
     pub(super) fn closed(&self) {
         if self.open.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;

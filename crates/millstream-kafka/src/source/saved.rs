@@ -1,16 +1,19 @@
-//! Positions as the state of a flow has them: an offset, the leader epoch of the record before it, and the identity of the topic.
+//! Positions as the state of a flow has them: an offset, the leader epoch of the record before it, and the identity of
+//! the topic.
 //!
-//! A topic that was deleted and created anew has another identity, so that an offset of the first one is not taken for one of the
-//! second. Brokers before 2.8 have no identities. A partition that lost its end and grew again has another leader epoch there (KIP-320).
+//! A topic that was deleted and created anew has another identity, so that an offset of the first one is not taken for
+//! one of the second. Brokers before 2.8 have no identities. A partition that lost its end and grew again has another
+//! leader epoch there (KIP-320).
 //!
-//! The record may be before the offset: what follows it were no messages, but the ends of transactions. The epoch is that of the record.
+//! The record may be before the offset: what follows it were no messages, but the ends of transactions. The epoch is
+//! that of the record.
 
 use millstream_flow::source::{Position, PositionError};
 
 use crate::client::LastRecord;
 
-/// The version of positions: the offset; the offset after the last record, both 8 bytes; its leader epoch, 4 bytes, -1 if it is not known;
-/// all little-endian; and the identity as text, empty where there is none.
+/// The version of positions: the offset; the offset after the last record, both 8 bytes; its leader epoch, 4 bytes, -1
+/// if it is not known; all little-endian; and the identity as text, empty where there is none.
 const VERSION: u8 = 1;
 
 /// A position in a partition.

@@ -1,4 +1,5 @@
-//! The wait for the brokers at the start of a run: a broker that is away then is no other case than one that goes away later.
+//! The wait for the brokers at the start of a run: a broker that is away then is no other case than one that goes away
+//! later.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,8 +16,8 @@ const DELAY: Duration = Duration::from_millis(500);
 /// How often a request to stop is looked for during an attempt.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Begins a run, with as many attempts as it takes. `attempt` returns a function that makes one, on a thread of its own: a call of the
-/// client cannot be interrupted.
+/// Begins a run, with as many attempts as it takes. `attempt` returns a function that makes one, on a thread of its
+/// own: a call of the client cannot be interrupted.
 ///
 /// # Errors
 /// The brokers refuse the client, a topic does not exist, the run was asked to stop.

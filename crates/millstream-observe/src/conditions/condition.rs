@@ -81,8 +81,8 @@ impl Finder<'_> {
         self.found.push((kind, subject.to_owned(), finding));
     }
 
-    /// By how much a counter has grown, which began at 0. After a smaller value than before it begins anew: the sum of several
-    /// falls when one of them is gone. `slot` tells the counters of a subject apart.
+    /// By how much a counter has grown, which began at 0. After a smaller value than before it begins anew: the sum of
+    /// several falls when one of them is gone. `slot` tells the counters of a subject apart.
     pub(super) fn grown(&mut self, slot: u8, subject: &str, value: u64) -> Growth {
         let now_ms = self.now_ms;
         let Samples(kept) = self.samples(slot, subject);

@@ -1,6 +1,7 @@
 //! The trace of a call of a service: the wait in the input, and the call up to its last output.
 //!
-//! The times are those of the history, which the machine's clock made: an effect before its cause has a span of no length.
+//! The times are those of the history, which the machine's clock made: an effect before its cause has a span of no
+//! length.
 
 use std::hash::BuildHasher;
 

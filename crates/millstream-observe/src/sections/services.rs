@@ -1,6 +1,7 @@
 //! A service of this process, or the services of a system: their progress, and what their journals say.
 //!
-//! A service publishes its counts anyway, in a system to a file. A thread of its own reads the journals once a second, as any reader does.
+//! A service publishes its counts anyway, in a system to a file. A thread of its own reads the journals once a second,
+//! as any reader does.
 
 mod calls;
 mod look;
@@ -75,8 +76,8 @@ impl Services {
         Self::look_at(Subject::One(Box::new(Watched::new(service))))
     }
 
-    /// Watches the services of a system by the files that its supervisor, `millstream service up`, and its processes write to the
-    /// directory `state`.
+    /// Watches the services of a system by the files that its supervisor, `millstream service up`, and its processes
+    /// write to the directory `state`.
     ///
     /// # Errors
     /// [`ObserveError::Bind`]: the thread cannot be started.

@@ -59,8 +59,8 @@ impl<const N: usize> Tracks<N> {
         self.values.retain(|_, track| track.len() == known + 1);
     }
 
-    /// Returns the values of one thing: `{times_ms: [...], series: {NAME: [...]}}`, with null for what is not known; empty for a thing
-    /// that has no history.
+    /// Returns the values of one thing: `{times_ms: [...], series: {NAME: [...]}}`, with null for what is not known;
+    /// empty for a thing that has no history.
     pub(super) fn of(&self, name: &str) -> Value {
         let track = self.values.get(name);
         let series = self.names.iter().enumerate().map(|(index, name)| {

@@ -10,8 +10,8 @@
 //!          the rest: a pickle of the lists that are not written above: keys, values
 //! ```
 //!
-//! A batch of keys and values is one pickle (protocol 5): an object that is in it twice arrives as one object. Records of
-//! one class travel as the bytes that they are. Numbers are little-endian.
+//! A batch of keys and values is one pickle (protocol 5): an object that is in it twice arrives as one object. Records
+//! of one class travel as the bytes that they are. Numbers are little-endian.
 //!
 //! Invariant: bytes of another layout are an error. Pickles run code: only an authenticated process may send them.
 

@@ -63,7 +63,8 @@ impl JournalCursor {
         &self.name
     }
 
-    /// The sequence number of the record to read next. Setting it moves the cursor, which then survives the death of this process.
+    /// The sequence number of the record to read next. Setting it moves the cursor, which then survives the death of
+    /// this process.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, Cursor::position)

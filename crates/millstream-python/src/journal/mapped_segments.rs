@@ -1,7 +1,8 @@
 //! Segments as Python sees them, for views of bodies.
 //!
-//! A view is memory that the engine has mapped, and keeps it mapped: so a fault of the file system is noted there as for all other
-//! readers, and does not end the process. A frame that was published never changes. The most recently used segments stay mapped.
+//! A view is memory that the engine has mapped, and keeps it mapped: so a fault of the file system is noted there as
+//! for all other readers, and does not end the process. A frame that was published never changes. The most recently
+//! used segments stay mapped.
 
 use std::sync::{Mutex, PoisonError};
 

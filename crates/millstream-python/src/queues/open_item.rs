@@ -12,8 +12,8 @@ use pyo3::types::PyBytes;
 use super::{OpenQueues, call};
 use crate::gil::unlocked;
 
-/// An item that was taken and is not yet confirmed. It returns to its queue when its object is deleted, and counts as delivered in vain
-/// unless the queues were closed before.
+/// An item that was taken and is not yet confirmed. It returns to its queue when its object is deleted, and counts as
+/// delivered in vain unless the queues were closed before.
 ///
 /// Example:
 ///     >>> import millstream as ms
@@ -188,14 +188,16 @@ impl OpenItem {
         moment(self.expiry_ms)
     }
 
-    /// When it was first requeued after a delivery, here or in a queue that it left, in seconds since 1970; None if never.
+    /// When it was first requeued after a delivery, here or in a queue that it left, in seconds since 1970; None if
+    /// never.
     #[getter]
     fn first_failed(&self) -> Option<f64> {
         let history = self.history.as_ref();
         moment(history.map_or(0, |history| history.first_failed_ms))
     }
 
-    /// The queue that it left last, because it failed or expired there, and its state then; None if it comes from no other queue.
+    /// The queue that it left last, because it failed or expired there, and its state then; None if it comes from no
+    /// other queue.
     #[getter]
     fn origin(&self) -> Option<ItemOrigin> {
         let history = self.history.as_ref()?;

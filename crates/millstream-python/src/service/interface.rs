@@ -17,10 +17,10 @@ pub(super) struct PyMethod {
 
 /// An interface: `Interface(name, version, definitions, methods)`.
 ///
-/// A definition is `(name, class, fields, positional)` for a struct, `(name, members)` for an enum, `(name, structs, "union")` for a union,
-/// whose variants are such structs; a method `(name, aliases, fields)`; a
-/// field `(name, type, aliases, default or ())`, the default in a tuple; a type a name, or a tuple `("list", type)`,
-/// `("option", type)`, `("map", key, value)`, `("named", index)`.
+/// A definition is `(name, class, fields, positional)` for a struct, `(name, members)` for an enum, `(name, structs,
+/// "union")` for a union, whose variants are such structs; a method `(name, aliases, fields)`; a field `(name, type,
+/// aliases, default or ())`, the default in a tuple; a type a name, or a tuple `("list", type)`, `("option", type)`,
+/// `("map", key, value)`, `("named", index)`.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Interface {
     pub(super) schema: Schema,

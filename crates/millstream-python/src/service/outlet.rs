@@ -106,7 +106,8 @@ impl Outlet {
 
 #[pymethods]
 impl Outlet {
-    /// Opens the journal at `path` for calls from outside a service. `sync` is none for never, 0 for always, or seconds.
+    /// Opens the journal at `path` for calls from outside a service. `sync` is none for never, 0 for always, or
+    /// seconds.
     #[new]
     fn new(
         py: Python<'_>,
@@ -135,8 +136,9 @@ impl Outlet {
         self.record(py, number, arguments).map(drop)
     }
 
-    /// As `call`, and waits until the service that writes to the journal `out` has answered, for so many seconds at most. Returns the journal
-    /// and the number of the call, whether there was an answer in time, and the answer as JSON, if the call caused one.
+    /// As `call`, and waits until the service that writes to the journal `out` has answered, for so many seconds at
+    /// most. Returns the journal and the number of the call, whether there was an answer in time, and the answer as
+    /// JSON, if the call caused one.
     fn call_answered(
         &self,
         py: Python<'_>,
@@ -221,7 +223,8 @@ impl Outlet {
             Ok(())
         });
         let body = body.map_err(|error| error.into_python(py, &method.name))?;
-        // The lock of this outlet is never waited for, nor held while one waits for a disk, with the interpreter's lock.
+        // The lock of this outlet is never waited for, nor held while one waits for a disk, with the interpreter's
+        // lock.
         let published = match self.waits {
             true => unlocked(|| self.publish(&body)),
             false => self.publish(&body),
@@ -273,7 +276,8 @@ impl Recorder {
         }
     }
 
-    /// One whose publishers are those of a component that is about to be made: they refuse calls until [`open`](Self::open).
+    /// One whose publishers are those of a component that is about to be made: they refuse calls until
+    /// [`open`](Self::open).
     #[staticmethod]
     fn closed() -> Self {
         Self::of_component()

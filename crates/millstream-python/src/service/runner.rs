@@ -220,8 +220,8 @@ type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
 /// A timer: its name, when it is called (`None`: a one-off timer), the component's method, and its aliases.
 type Timer = (String, Option<Py<When>>, Py<PyAny>, Vec<String>);
 
-/// How often the state is saved, its version, the function that returns it as bytes, and the one that restores bytes of a version: it returns why
-/// they cannot be read.
+/// How often the state is saved, its version, the function that returns it as bytes, and the one that restores bytes of
+/// a version: it returns why they cannot be read.
 type Snapshots = (u64, u64, Py<PyAny>, Py<PyAny>);
 
 fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal> {
@@ -265,7 +265,8 @@ pub(crate) fn service_has_input(py: Python<'_>, path: PathBuf) -> PyResult<bool>
 
 #[pymethods]
 impl Service {
-    /// `sync` is none for never, 0 for always, or seconds; `retain` are bytes, seconds, and whether cursors keep records.
+    /// `sync` is none for never, 0 for always, or seconds; `retain` are bytes, seconds, and whether cursors keep
+    /// records.
     #[new]
     #[pyo3(signature = (out, sync=None, retain=(None, None, false)))]
     fn new(
@@ -329,8 +330,9 @@ impl Service {
 
     /// `own` are interfaces of the outputs with the methods that are called with them at a start.
     ///
-    /// Runs: until all inputs are processed when `drain` is set, else until `stopper` stops it or a `KeyboardInterrupt` is raised. `until` ends it after so many calls. Returns the numbers of
-    /// calls, ticks, skipped records and dead letters.
+    /// Runs: until all inputs are processed when `drain` is set, else until `stopper` stops it or a `KeyboardInterrupt`
+    /// is raised. `until` ends it after so many calls. Returns the numbers of calls, ticks, skipped records and dead
+    /// letters.
     #[expect(
         clippy::too_many_arguments,
         reason = "called from one place in the package, by keyword"
@@ -642,7 +644,8 @@ fn queried(setup: Setup<()>, queries: Vec<(String, Py<PyAny>)>) -> Setup<()> {
     queries.into_iter().fold(setup, with)
 }
 
-/// Answers a query by a function of its arguments as JSON, which returns the kind of the outcome and its JSON or its reason.
+/// Answers a query by a function of its arguments as JSON, which returns the kind of the outcome and its JSON or its
+/// reason.
 fn answered(
     answer: Py<PyAny>,
 ) -> impl FnMut(&mut (), &native::Arguments) -> Result<native::json::Value, QueryError> + Send + 'static

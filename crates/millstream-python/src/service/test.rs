@@ -23,9 +23,9 @@ type Made = (Vec<(Py<Interface>, Vec<Py<PyAny>>)>, Vec<TestedTimer>);
 /// A timer: its name, when it is called (`None`: a one-off timer), and the component's method.
 type TestedTimer = (String, Option<Py<When>>, Py<PyAny>);
 
-/// Runs the test of a folder, or the one variant of it that `variant` names. `make(recorder, clock)` makes a component and returns its
-/// interfaces, methods and timers. Returns how many runs passed, the differences by file, the files that were rewritten, and how many
-/// variants were left out.
+/// Runs the test of a folder, or the one variant of it that `variant` names. `make(recorder, clock)` makes a component
+/// and returns its interfaces, methods and timers. Returns how many runs passed, the differences by file, the files
+/// that were rewritten, and how many variants were left out.
 #[pyfunction]
 #[expect(
     clippy::type_complexity,
@@ -190,7 +190,8 @@ impl Trial {
     }
 }
 
-/// The calls of a journal from one record to another, as YAML with their times and, as comments, their sequence numbers.
+/// The calls of a journal from one record to another, as YAML with their times and, as comments, their sequence
+/// numbers.
 #[pyfunction]
 pub(crate) fn service_export(
     py: Python<'_>,

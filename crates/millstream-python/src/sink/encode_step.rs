@@ -1,4 +1,5 @@
-//! The encoder of a sink that has a policy for items it cannot encode: a step before the sink, which makes frames of items.
+//! The encoder of a sink that has a policy for items it cannot encode: a step before the sink, which makes frames of
+//! items.
 //!
 //! Without a policy a sink encodes in its writer, which saves an object for each item.
 

@@ -19,10 +19,12 @@ use crate::source::{ByteSource, bound_call};
 /// The most bytes of a delivery whose requests are parallel.
 const PARALLEL_BYTES: usize = 16 << 20;
 
-/// Client credentials: the URL of the token server, the client, its secret, whether both are in the body, further parameters.
+/// Client credentials: the URL of the token server, the client, its secret, whether both are in the body, further
+/// parameters.
 type Credentials = (String, String, String, bool, Vec<(String, String)>);
 
-/// A sink that posts to a URL; times in seconds. Bodies are what `encode` makes of the items. Without a URL `parts` has one for each item.
+/// A sink that posts to a URL; times in seconds. Bodies are what `encode` makes of the items. Without a URL `parts` has
+/// one for each item.
 #[pyfunction]
 #[pyo3(signature = (url, encode, *, body, parts, checks_json, method, parallel, oauth, headers, timeout, ca, retry, max_bytes, max_age, batch, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]

@@ -1,5 +1,5 @@
-//! A sink written in Python that stays inside the process, such as standard output: an object with `open(worker)`, which returns
-//! an object with `write_batch(list)`, `flush()` and `close()`. It takes no part in commits.
+//! A sink written in Python that stays inside the process, such as standard output: an object with `open(worker)`,
+//! which returns an object with `write_batch(list)`, `flush()` and `close()`. It takes no part in commits.
 
 use std::sync::Arc;
 

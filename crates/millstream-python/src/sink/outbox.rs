@@ -1,6 +1,7 @@
 //! Sinks to external systems: `write` and `position` in Python, with the outbox of the engine.
 //!
-//! All calls of a destination are made by the `Connection` of `millstream/_connectors/destination.py`, on a thread of its own.
+//! All calls of a destination are made by the `Connection` of `millstream/_connectors/destination.py`, on a thread of
+//! its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,8 +175,8 @@ pub(super) fn limited(
     })
 }
 
-/// A sink with an outbox. `connect` receives the names of flow and sink and the identity of the outbox. Without `encode` and `decode`
-/// records are items as they are saved; with `encode` alone `write` receives the bytes.
+/// A sink with an outbox. `connect` receives the names of flow and sink and the identity of the outbox. Without
+/// `encode` and `decode` records are items as they are saved; with `encode` alone `write` receives the bytes.
 #[pyfunction]
 #[pyo3(signature = (address, connect, *, remembers, encode, decode, retry, max_bytes, max_age, batch, batch_bytes, batch_age, compares, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "the options of a sink")]

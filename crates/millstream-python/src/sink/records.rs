@@ -1,4 +1,5 @@
-//! The records of sinks with an outbox, read back as items: for deliveries, and for the dead letters of those that are refused.
+//! The records of sinks with an outbox, read back as items: for deliveries, and for the dead letters of those that are
+//! refused.
 
 use std::sync::Arc;
 

@@ -100,8 +100,8 @@ impl ByteSource {
         }
     }
 
-    /// A source whose requests are checked by the decoder of the flow where an item that it refuses would end the flow: what is
-    /// acknowledged can be read.
+    /// A source whose requests are checked by the decoder of the flow where an item that it refuses would end the flow:
+    /// what is acknowledged can be read.
     fn checked(
         &self,
         source: &millstream_http::Listen,
@@ -353,8 +353,8 @@ pub(crate) fn directory_read(
     })
 }
 
-/// A journal to read records from, each a frame. `start` is a number, and `time_ns` a time, of which one is given, or neither for
-/// the end as it is when the flow begins.
+/// A journal to read records from, each a frame. `start` is a number, and `time_ns` a time, of which one is given, or
+/// neither for the end as it is when the flow begins.
 #[pyfunction]
 #[pyo3(signature = (path, *, start, time_ns, stop, follow, cursor, decode, local))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]

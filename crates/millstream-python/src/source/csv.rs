@@ -213,8 +213,8 @@ impl Step<Rows, PyBatch> for RowsStep {
     }
 }
 
-/// Reads the options of a CSV file: delimiter, quote, and the header, which is true for the first record, false for none, or
-/// names.
+/// Reads the options of a CSV file: delimiter, quote, and the header, which is true for the first record, false for
+/// none, or names.
 fn described(
     py: Python<'_>,
     (delimiter, quote, header): (String, Option<String>, Bound<'_, PyAny>),

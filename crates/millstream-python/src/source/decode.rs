@@ -136,8 +136,8 @@ impl Decode {
         }
     }
 
-    /// Returns the input as it was read, for what handles one that cannot be decoded: a message of Kafka with all its parts, or the bytes of
-    /// the frame.
+    /// Returns the input as it was read, for what handles one that cannot be decoded: a message of Kafka with all its
+    /// parts, or the bytes of the frame.
     fn original<'py>(&self, py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         match self {
             #[cfg(feature = "kafka")]

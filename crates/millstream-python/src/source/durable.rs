@@ -1,5 +1,5 @@
-//! Durable sources: any source of a Python flow, its input recorded before it is processed. Frames of bytes are recorded as
-//! they are, objects as one pickled list for each batch.
+//! Durable sources: any source of a Python flow, its input recorded before it is processed. Frames of bytes are
+//! recorded as they are, objects as one pickled list for each batch.
 
 use std::time::Duration;
 

@@ -36,12 +36,14 @@ pub(crate) struct ObjectSource {
     commits: bool,
     /// Whether its method `open` takes an `io`.
     takes_io: OnceLock<bool>,
-    /// The names of the partitions as they were returned last: there may be thousands, each of which is opened by its number.
+    /// The names of the partitions as they were returned last: there may be thousands, each of which is opened by its
+    /// number.
     known: Mutex<Arc<[String]>>,
 }
 
 impl ObjectSource {
-    /// An object with a method `open` as the source `name`. Its attribute `batch_size` says how many items a batch has at most.
+    /// An object with a method `open` as the source `name`. Its attribute `batch_size` says how many items a batch has
+    /// at most.
     pub(crate) fn new(name: &str, source: &Bound<'_, PyAny>) -> PyResult<Self> {
         let size = source.getattr_opt(intern!(source.py(), "batch_size"))?;
         let commit = source.getattr_opt(intern!(source.py(), "commit"))?;
@@ -287,7 +289,8 @@ pub(super) fn load(position: &Position) -> Result<Py<PyAny>, Cause> {
     (objects().load)(&mut bytes)
 }
 
-/// Calls a method without arguments, if the object has it. There is no caller that could raise its exception: Python reports it.
+/// Calls a method without arguments, if the object has it. There is no caller that could raise its exception: Python
+/// reports it.
 pub(super) fn call_if_present(object: &Py<PyAny>, method: &str) {
     locked(|py| {
         let object = object.bind(py);

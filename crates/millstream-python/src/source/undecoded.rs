@@ -1,7 +1,7 @@
 //! Input that a source written in Python could not decode: the step after the source that applies its `on_error`.
 //!
-//! Such a source, which has the attribute `_undecoded`, puts a `millstream._connectors.adapter.undecoded.Undecoded` in the
-//! place of the item. The step removes it: no step of the user receives one.
+//! Such a source, which has the attribute `_undecoded`, puts a `millstream._connectors.adapter.undecoded.Undecoded` in
+//! the place of the item. The step removes it: no step of the user receives one.
 
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;

@@ -1,6 +1,7 @@
 //! `get QUEUE/max=N`: the items after the first one.
 //!
-//! The invariant: a batch takes what as many requests for one item would take, one after the other, as long as each of them finds an item.
+//! The invariant: a batch takes what as many requests for one item would take, one after the other, as long as each of
+//! them finds an item.
 
 use super::get::Verdict;
 use super::{Broker, Status};
@@ -12,8 +13,8 @@ use crate::round::Round;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// The next item of the queue `name` for a `get` that has taken one of it, if it has at most `length_max` bytes. Where a request for one
-    /// item would be an error, the batch ends: the next request has the error.
+    /// The next item of the queue `name` for a `get` that has taken one of it, if it has at most `length_max` bytes.
+    /// Where a request for one item would be an error, the batch ends: the next request has the error.
     #[cold]
     pub(crate) fn take_more(
         &mut self,
@@ -55,7 +56,8 @@ impl<S: Storage> Broker<S> {
         next
     }
 
-    /// Confirms all items of these queues that the connection has opened. Returns false if some were open no longer; the others are confirmed.
+    /// Confirms all items of these queues that the connection has opened. Returns false if some were open no longer;
+    /// the others are confirmed.
     #[cold]
     pub(super) fn close_all(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> bool {
         let mut are_open = true;

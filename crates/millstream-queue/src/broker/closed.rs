@@ -1,7 +1,7 @@
 //! Queues that could not be opened.
 //!
-//! A damaged queue stays closed, with its files unchanged, until it is deleted or the server restarts. A queue that the system refused to
-//! open, for lack of disk space or files, is opened again at a later request.
+//! A damaged queue stays closed, with its files unchanged, until it is deleted or the server restarts. A queue that the
+//! system refused to open, for lack of disk space or files, is opened again at a later request.
 
 use std::collections::BTreeMap;
 

@@ -30,9 +30,9 @@ impl Place {
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// The items that the connection has opened and neither confirmed nor aborted, the oldest first. Some may be open no longer, since
-    /// their time was over, another connection has ended them by their ids, or their queue was deleted: they keep their places, so that the
-    /// `close` that was meant for one of them confirms none of the others.
+    /// The items that the connection has opened and neither confirmed nor aborted, the oldest first. Some may be open
+    /// no longer, since their time was over, another connection has ended them by their ids, or their queue was
+    /// deleted: they keep their places, so that the `close` that was meant for one of them confirms none of the others.
     pub(crate) opens: VecDeque<Place>,
     pub(crate) wait: Wait,
     /// The queues of which the next open gives up the place of an item that is open no longer.
@@ -79,8 +79,8 @@ impl Connection {
         }
     }
 
-    /// The connection opens an item of the queue with this name. If it had it open before, until its time was over, that was another
-    /// delivery.
+    /// The connection opens an item of the queue with this name. If it had it open before, until its time was over,
+    /// that was another delivery.
     #[inline]
     pub(crate) fn opened(&mut self, queue: QueueId, name: Arc<str>, item: u64) {
         if !self.opens.is_empty() {

@@ -1,5 +1,5 @@
-//! Queues that are created beside the thread of the broker, where the storage can: a set that needs one waits for it, and holds up no other
-//! request.
+//! Queues that are created beside the thread of the broker, where the storage can: a set that needs one waits for it,
+//! and holds up no other request.
 
 use super::Broker;
 use super::connection::{QueueId, Wait};
@@ -35,7 +35,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// The connection waits for a queue that is being created: [`take_woken`](Self::take_woken) returns it when its request can be done again.
+    /// The connection waits for a queue that is being created: [`take_woken`](Self::take_woken) returns it when its
+    /// request can be done again.
     pub(crate) fn await_creation(&mut self, by: ConnectionId) {
         if let Some(connection) = self.connection(by) {
             connection.wait = Wait::Creating;

@@ -28,9 +28,11 @@ pub enum GetOutcome {
     Nothing,
     /// There is no item yet: [`Broker::take_woken`] will return the connection.
     Waiting,
-    /// A fan-out queue is being created: [`Broker::take_woken`] will return the connection, and [`Broker::resume`] does what was requested.
+    /// A fan-out queue is being created: [`Broker::take_woken`] will return the connection, and [`Broker::resume`] does
+    /// what was requested.
     Creating,
-    /// There are many items that have expired, and the search for another one is not over: [`Broker::resume`] resumes it.
+    /// There are many items that have expired, and the search for another one is not over: [`Broker::resume`] resumes
+    /// it.
     Searching,
     /// The connection has too many open items for this request, or the server is quiescent.
     Refused,
@@ -135,8 +137,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// The queue of a `get`, which begins if necessary; `None` if there is none. A fan-out queue is created with its first mention; any other
-    /// with its first item, or its first waiter.
+    /// The queue of a `get`, which begins if necessary; `None` if there is none. A fan-out queue is created with its
+    /// first mention; any other with its first item, or its first waiter.
     #[inline]
     pub(super) fn queue_for(
         &mut self,
@@ -333,10 +335,12 @@ impl<S: Storage> Broker<S> {
         outcome
     }
 
-    /// Begins the time of open items anew: they are returned when `limit` is over, without it when the queue's `open_timeout` is. `item` is
-    /// one that any connection has open; without it all of this queue are meant that the connection itself has open. Returns whether there was one.
+    /// Begins the time of open items anew: they are returned when `limit` is over, without it when the queue's
+    /// `open_timeout` is. `item` is one that any connection has open; without it all of this queue are meant that the
+    /// connection itself has open. Returns whether there was one.
     ///
-    /// The idea of a lease that its holder renews is that of `touch` in beanstalkd, and of the visibility timeout in SQS.
+    /// The idea of a lease that its holder renews is that of `touch` in beanstalkd, and of the visibility timeout in
+    /// SQS.
     pub fn touch(
         &mut self,
         by: ConnectionId,
@@ -443,8 +447,8 @@ impl<S: Storage> Broker<S> {
             .any(|place| queue.is_none_or(|queue| queue == place.queue) && self.is_open(by, place))
     }
 
-    /// A client that opens an item beyond what it may have open has given up one whose time was over: the place of the oldest such
-    /// item becomes free with the next open. Returns false if there is none.
+    /// A client that opens an item beyond what it may have open has given up one whose time was over: the place of the
+    /// oldest such item becomes free with the next open. Returns false if there is none.
     #[cold]
     fn may_give_up(&mut self, by: ConnectionId, queue: QueueId, name: &str) -> bool {
         let is_stale = self.stale_place(by, name, None).is_some();
@@ -454,7 +458,8 @@ impl<S: Storage> Broker<S> {
         is_stale
     }
 
-    /// The place of the oldest item of a queue that is open no longer, or only since the connection has just opened it again.
+    /// The place of the oldest item of a queue that is open no longer, or only since the connection has just opened it
+    /// again.
     fn stale_place(&self, by: ConnectionId, name: &str, again: Option<u64>) -> Option<usize> {
         let mut places = self.places_of(by);
         places.position(|place| {
@@ -500,7 +505,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Confirms or requeues what the key says; `id` is its queue if it has one. Returns false if that is not open, or no longer.
+    /// Confirms or requeues what the key says; `id` is its queue if it has one. Returns false if that is not open, or
+    /// no longer.
     pub(super) fn end_open(
         &mut self,
         by: ConnectionId,
@@ -531,8 +537,8 @@ impl<S: Storage> Broker<S> {
         places.any(|place| names.clone().any(|name| place.is_of(name)))
     }
 
-    /// Ends the open read of these queues that the connection began first. Returns false if its time was over, or its queue was deleted since. A connection
-    /// that has none need not ask.
+    /// Ends the open read of these queues that the connection began first. Returns false if its time was over, or its
+    /// queue was deleted since. A connection that has none need not ask.
     pub(super) fn end_oldest<'a>(
         &mut self,
         by: ConnectionId,

@@ -1,7 +1,8 @@
-//! What a fan-out queue gets that cannot be opened: nothing, so that its parent refuses items, or a place where its copies are kept.
+//! What a fan-out queue gets that cannot be opened: nothing, so that its parent refuses items, or a place where its
+//! copies are kept.
 //!
-//! The copies of a closed queue `orders+audit` are kept in the queue `orders%2Baudit.kept`. When the closed one is open again, or begins
-//! anew, they move to its end before it gets another copy.
+//! The copies of a closed queue `orders+audit` are kept in the queue `orders%2Baudit.kept`. When the closed one is open
+//! again, or begins anew, they move to its end before it gets another copy.
 
 use millstream_journal::chain;
 use tracing::{info, warn};
@@ -16,8 +17,8 @@ use crate::name;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// A fan-out queue that is closed is still a member: its settings say whether it may miss an item. Adds the queues that keep the
-    /// copies of such members.
+    /// A fan-out queue that is closed is still a member: its settings say whether it may miss an item. Adds the queues
+    /// that keep the copies of such members.
     #[cold]
     pub(super) fn closed_children(
         &mut self,

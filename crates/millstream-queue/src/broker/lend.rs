@@ -11,9 +11,9 @@ use crate::queue::Next;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// Takes up to `items_max` items of about `bytes_max` bytes together. Each is open, without a time limit, until
-    /// it is [confirmed](Self::confirm_lent) or [returned](Self::return_lent). The queue is created if necessary. Returns whether the search
-    /// is over: otherwise another call may find an item.
+    /// Takes up to `items_max` items of about `bytes_max` bytes together. Each is open, without a time limit, until it
+    /// is [confirmed](Self::confirm_lent) or [returned](Self::return_lent). The queue is created if necessary. Returns
+    /// whether the search is over: otherwise another call may find an item.
     ///
     /// # Errors
     /// The storage fails; items taken before that are in `out`.

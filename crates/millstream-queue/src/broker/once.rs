@@ -1,7 +1,7 @@
 //! `set QUEUE/id=ID`: each queue takes an id once within its `dedupe`.
 //!
-//! Each of the queues that get an item, which are the named one and its fan-out queues, or those of an alias, remembers the id by itself.
-//! So a set that some of them have, since a crash came between, is completed when it is repeated.
+//! Each of the queues that get an item, which are the named one and its fan-out queues, or those of an alias, remembers
+//! the id by itself. So a set that some of them have, since a crash came between, is completed when it is repeated.
 
 use super::Broker;
 use super::connection::QueueId;
@@ -12,8 +12,8 @@ use crate::queue::ids;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// Removes from the targets the queues that have the item already: they need only be as durable as an answer promises. Returns whether
-    /// that are all.
+    /// Removes from the targets the queues that have the item already: they need only be as durable as an answer
+    /// promises. Returns whether that are all.
     ///
     /// # Errors
     /// One of the queues, or the one that is named, remembers no ids; or one of them can remember no more.

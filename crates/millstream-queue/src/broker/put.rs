@@ -194,8 +194,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Where the policy is a time, an item is acknowledged at once only within that time of the first one that may be lost: the timer may be
-    /// late.
+    /// Where the policy is a time, an item is acknowledged at once only within that time of the first one that may be
+    /// lost: the timer may be late.
     #[inline]
     pub(super) fn schedule_sync(&mut self, id: QueueId, forced: bool, now: Moment) {
         let Some(slot) = self.slots.get_mut(id.slot as usize) else {

@@ -40,9 +40,9 @@ impl Redrive {
 
 impl<S: Storage> Broker<S> {
     /// Moves the oldest items of the queue `from` to the end of the queue `to`: bytes, flags, history, and the expiry
-    /// that they had before they failed, unless that time is over. Delayed items keep the end of their delay. Their delivery count starts at 0. At most
-    /// `items_max` and [`REDRIVE_ITEMS_MAX`] items are moved; the number is returned. The fan-out queues of `to` get
-    /// no copies: they had theirs.
+    /// that they had before they failed, unless that time is over. Delayed items keep the end of their delay. Their
+    /// delivery count starts at 0. At most `items_max` and [`REDRIVE_ITEMS_MAX`] items are moved; the number is
+    /// returned. The fan-out queues of `to` get no copies: they had theirs.
     ///
     /// An item is as safe in its new queue as `from` promises before it is removed from the old one: a crash may
     /// duplicate it, not lose it.
@@ -66,8 +66,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// A redrive of at most `items_max` and [`REDRIVE_ITEMS_MAX`] items, and of no more than the queue has now: one that fails again meanwhile
-    /// is not moved twice.
+    /// A redrive of at most `items_max` and [`REDRIVE_ITEMS_MAX`] items, and of no more than the queue has now: one
+    /// that fails again meanwhile is not moved twice.
     pub(crate) fn begin_redrive(&self, from: &str, to: &str, items_max: u64) -> Redrive {
         // Where there is no queue, the first round says so.
         let there = self.items(from).unwrap_or(0).max(1);

@@ -1,7 +1,7 @@
 //! `get a,b,c`: the first of several queues that has an item.
 //!
-//! A connection that waits is in the list of waiters of each queue, and leaves all of them when one serves it. The idea is that of `BLPOP` in
-//! Redis, and of `watch` in beanstalkd.
+//! A connection that waits is in the list of waiters of each queue, and leaves all of them when one serves it. The idea
+//! is that of `BLPOP` in Redis, and of `watch` in beanstalkd.
 
 use super::connection::{QueueId, Wait};
 use super::waits::wait_until;

@@ -26,7 +26,8 @@ struct Part {
 }
 
 impl Broker<ReplicatedStorage> {
-    /// Begins a snapshot, if one is due. While a queue is closed there is none: a follower may have what is damaged here.
+    /// Begins a snapshot, if one is due. While a queue is closed there is none: a follower may have what is damaged
+    /// here.
     pub(crate) fn begin_snapshot(&mut self) -> Result<Option<Snapshot>, Cause> {
         let Some(shared) = self.storage.changes().cloned() else {
             return Ok(None);
@@ -102,7 +103,8 @@ impl Broker<ReplicatedStorage> {
         }
     }
 
-    /// Writes a change for a follower to acknowledge: with it the follower has all that was done before, and follows now.
+    /// Writes a change for a follower to acknowledge: with it the follower has all that was done before, and follows
+    /// now.
     ///
     /// # Errors
     /// There is no room; nothing can be written any more.

@@ -24,7 +24,8 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<S: Storage> Broker<S> {
-    /// Suspends an unused queue, or forgets it if it has never had an item. One with work that is not done needs its log.
+    /// Suspends an unused queue, or forgets it if it has never had an item. One with work that is not done needs its
+    /// log.
     pub(super) fn suspend_if_due(&mut self, slot: u32, now: Moment, round: &mut Round) {
         let entry = &mut self.slots[slot as usize];
         let Some(queue) = entry.queue.as_mut() else {
@@ -58,7 +59,8 @@ impl<S: Storage> Broker<S> {
             .map(|(slot, queue)| (queue.last_used_us(), slot))
             .collect();
         open.sort_unstable();
-        // Closes some more, so that the search is not repeated at each request; but few, so that no request waits long for them.
+        // Closes some more, so that the search is not repeated at each request; but few, so that no request waits long
+        // for them.
         let too_many = self
             .storage
             .open_logs()
@@ -79,8 +81,8 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Makes everything durable, whatever the policies are, and closes all queues: several at a time, so that their syncs share what the file
-    /// system does for one.
+    /// Makes everything durable, whatever the policies are, and closes all queues: several at a time, so that their
+    /// syncs share what the file system does for one.
     ///
     /// # Errors
     /// A sync failed; the other queues are durable.

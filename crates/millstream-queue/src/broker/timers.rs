@@ -25,8 +25,8 @@ impl<S: Storage> Broker<S> {
             .min()
     }
 
-    /// Does a round of the work that is due. What is left is [due](Self::next_event) at once: the owner serves its connections first. Where a
-    /// queue must be synced, a [commit is wanted](Self::take_commit_wanted).
+    /// Does a round of the work that is due. What is left is [due](Self::next_event) at once: the owner serves its
+    /// connections first. Where a queue must be synced, a [commit is wanted](Self::take_commit_wanted).
     ///
     /// # Errors
     /// The storage of a queue fails; the work of the others is done.

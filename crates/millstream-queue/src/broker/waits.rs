@@ -1,4 +1,5 @@
-//! The connections that wait for an item. Each is in the list of waiters of its queues, and among the ends of all waits.
+//! The connections that wait for an item. Each is in the list of waiters of its queues, and among the ends of all
+//! waits.
 
 use super::Broker;
 use super::connection::{QueueId, Wait};

@@ -11,8 +11,8 @@ use serde::Deserialize;
 pub struct ServerLimits {
     /// The number of connections; more are rejected. 1,024.
     pub connections: usize,
-    /// The number of connections from one address, of a network of 64 bits with IPv6, or of one user on a Unix socket; more are rejected. 0, the
-    /// default, is no limit.
+    /// The number of connections from one address, of a network of 64 bits with IPv6, or of one user on a Unix socket;
+    /// more are rejected. 0, the default, is no limit.
     pub connections_per_address: usize,
     /// The largest item, in bytes: at most 128 MiB. 1 MiB.
     pub item_bytes: usize,
@@ -30,7 +30,8 @@ pub struct ServerLimits {
     /// The time after which an idle connection that does not wait and has no item open is closed. One hour; 0 never.
     #[serde(deserialize_with = "super::time::duration")]
     pub idle_timeout: Duration,
-    /// The time without an answer from the client's machine after which a TCP connection is closed. 30 seconds; 0 as the system does.
+    /// The time without an answer from the client's machine after which a TCP connection is closed. 30 seconds; 0 as
+    /// the system does.
     #[serde(deserialize_with = "super::time::duration")]
     pub keepalive: Duration,
     /// The time within which a client must authenticate, where that is required. 10 seconds; 0 without limit.

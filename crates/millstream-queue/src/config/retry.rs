@@ -12,7 +12,8 @@ const FACTOR: f64 = 2.0;
 /// The longest delay where the table says none.
 const MOST: Duration = Duration::from_secs(3_600);
 
-/// Delays that grow with the number of deliveries: each is `factor` times as long as the one before, and none longer than `most`.
+/// Delays that grow with the number of deliveries: each is `factor` times as long as the one before, and none longer
+/// than `most`.
 ///
 /// ```
 /// use std::time::Duration;

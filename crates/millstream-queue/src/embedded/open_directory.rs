@@ -1,7 +1,8 @@
-//! A directory of queues that is open in this process: the broker under a lock, the threads that wait for it, and a thread for timed work.
+//! A directory of queues that is open in this process: the broker under a lock, the threads that wait for it, and a
+//! thread for timed work.
 //!
-//! The invariant: after each change of the broker the threads whose wait has ended are notified, and the timer thread sleeps no longer
-//! than until the next timed event.
+//! The invariant: after each change of the broker the threads whose wait has ended are notified, and the timer thread
+//! sleeps no longer than until the next timed event.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -203,7 +204,8 @@ impl OpenDirectory {
         self.shared.lock()
     }
 
-    /// A process that was forked from the one that opened the directory has a copy of the queues without the timer thread.
+    /// A process that was forked from the one that opened the directory has a copy of the queues without the timer
+    /// thread.
     #[inline]
     pub(super) fn check_process(&self) -> Result<(), QueueError> {
         match std::process::id() == self.process {
@@ -221,8 +223,8 @@ impl OpenDirectory {
         self.call(call)?.1
     }
 
-    /// Calls the broker to put items: they are durable, as the policies of their queues say, when this returns. Other threads can use the
-    /// broker during the sync; threads that sync at the same time share one sync.
+    /// Calls the broker to put items: they are durable, as the policies of their queues say, when this returns. Other
+    /// threads can use the broker during the sync; threads that sync at the same time share one sync.
     #[inline]
     pub(super) fn with_broker_synced<T>(
         &self,

@@ -48,8 +48,8 @@ impl OpenItem {
     /// Requeues the item, as a drop does.
     pub fn abort(self) {}
 
-    /// Requeues the item, which is served again when `delay` is over, whatever the queue's retries are. It counts as delivered once more. Returns
-    /// false if it is no longer open.
+    /// Requeues the item, which is served again when `delay` is over, whatever the queue's retries are. It counts as
+    /// delivered once more. Returns false if it is no longer open.
     ///
     /// # Errors
     /// The process was forked from the one that opened it.
@@ -60,8 +60,8 @@ impl OpenItem {
         }
     }
 
-    /// Begins the time of the item anew: it returns to its queue when `limit` is over, or, if `limit` is `None`, when the `open_timeout` of the queue is.
-    /// Returns false if it is no longer open.
+    /// Begins the time of the item anew: it returns to its queue when `limit` is over, or, if `limit` is `None`, when
+    /// the `open_timeout` of the queue is. Returns false if it is no longer open.
     ///
     /// # Errors
     /// The process was forked from the one that opened it.

@@ -1,7 +1,7 @@
 //! What this process has open, by path: a second open of a path yields the value that is open already.
 //!
-//! The invariant: a path has an entry from before its value is opened until after the value is dropped. A thread that opens a path while
-//! another thread closes it waits until that is done.
+//! The invariant: a path has an entry from before its value is opened until after the value is dropped. A thread that
+//! opens a path while another thread closes it waits until that is done.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -40,7 +40,8 @@ impl<T> Registry<T> {
         }
     }
 
-    /// The value of this path, which must be canonical: the one that is open, if `check` accepts it, or else what `open` makes.
+    /// The value of this path, which must be canonical: the one that is open, if `check` accepts it, or else what
+    /// `open` makes.
     pub(super) fn open<E>(
         &'static self,
         path: PathBuf,

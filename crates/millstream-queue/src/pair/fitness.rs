@@ -1,7 +1,8 @@
 //! Whether a copy has all that was answered.
 //!
-//! The arbiter's record names such copies, and the records that all of them had when the lease was renewed. A directory that was restored from a backup has the
-//! name of a copy that is named. So each machine notes in its directory, in the file `.beat`, how often the lease had been renewed when it had all.
+//! The arbiter's record names such copies, and the records that all of them had when the lease was renewed. A directory
+//! that was restored from a backup has the name of a copy that is named. So each machine notes in its directory, in the
+//! file `.beat`, how often the lease had been renewed when it had all.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

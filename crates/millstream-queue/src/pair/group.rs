@@ -1,6 +1,7 @@
 //! The file `.group` in a directory of queues: which group of machines they belong to, and where its arbiter is.
 //!
-//! With it, queues are not served without their arbiter, and an arbiter whose record was lost, or is another one's, is noticed.
+//! With it, queues are not served without their arbiter, and an arbiter whose record was lost, or is another one's, is
+//! noticed.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};

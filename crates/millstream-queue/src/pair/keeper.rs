@@ -1,4 +1,5 @@
-//! The keeper of the lease, a thread of one that leads: it renews the lease, and records which followers have all that is answered.
+//! The keeper of the lease, a thread of one that leads: it renews the lease, and records which followers have all that
+//! is answered.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -90,7 +91,8 @@ impl Keeper {
         &self.shared.standing
     }
 
-    /// Looks at the followers of this journal from now on. Nothing may be answered before the keeper [is ready](Self::is_ready).
+    /// Looks at the followers of this journal from now on. Nothing may be answered before the keeper [is
+    /// ready](Self::is_ready).
     pub(crate) fn attach(&self, journal: Journal) {
         self.shared.lock().journal = Some(journal);
         self.shared.ordered.notify_one();
@@ -202,7 +204,8 @@ impl Keeping {
         }
     }
 
-    /// Looks at the followers, and renews the lease when it is time to, or when something has changed. Returns whether it was renewed.
+    /// Looks at the followers, and renews the lease when it is time to, or when something has changed. Returns whether
+    /// it was renewed.
     fn step(&mut self, journal: Option<Journal>, is_due: bool) -> Result<bool, Cause> {
         let Some(record) = self.candidate.seen().map(|seen| seen.record.clone()) else {
             return Ok(false);

@@ -197,7 +197,8 @@ impl<'a> Machine<'a> {
         let options = self.options;
         let name = &options.name;
         let others = has_others(record, name);
-        // One that led may have lost its last changes with its power, where it does not sync: the others have them, and come first.
+        // One that led may have lost its last changes with its power, where it does not sync: the others have them, and
+        // come first.
         if &record.holder == name && others && record.lease_ms > 0 && over < record.lease() {
             return Ok(None);
         }
@@ -261,7 +262,8 @@ impl<'a> Machine<'a> {
         Ok(Next::Lead(keeper, term))
     }
 
-    /// Leads, until another machine has the lease, or a signal comes. Whatever ends it, others need not wait for the end of the lease.
+    /// Leads, until another machine has the lease, or a signal comes. Whatever ends it, others need not wait for the
+    /// end of the lease.
     pub(super) fn lead(
         &self,
         keeper: Keeper,

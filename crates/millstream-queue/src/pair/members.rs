@@ -1,7 +1,7 @@
 //! The followers of one that leads: which of them have all that is answered.
 //!
-//! The invariant: those that the arbiter's record names are waited for by each answer. So a follower counts here before the record names it, and
-//! until the record does not name it any more.
+//! The invariant: those that the arbiter's record names are waited for by each answer. So a follower counts here before
+//! the record names it, and until the record does not name it any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -117,7 +117,8 @@ impl Members {
         Ok(change)
     }
 
-    /// One that counts: it is named when it has reached what was there after it began to count, and dismissed when it does not come on.
+    /// One that counts: it is named when it has reached what was there after it began to count, and dismissed when it
+    /// does not come on.
     fn look_at(
         &mut self,
         follower: &Follower,
@@ -202,7 +203,8 @@ mod tests {
             self.follower.set_for(COPY, position).unwrap();
         }
 
-        /// A look after so many seconds, and what the arbiter does of it. Returns whether `b` is named, and those dismissed.
+        /// A look after so many seconds, and what the arbiter does of it. Returns whether `b` is named, and those
+        /// dismissed.
         fn look(&mut self, seconds: u64) -> (bool, Vec<String>) {
             let change = self
                 .members

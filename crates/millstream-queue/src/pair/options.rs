@@ -65,10 +65,12 @@ impl PairOptions {
         &self.server.dir
     }
 
-    /// Lets this machine serve from now on, as an operator says since those that led will not come back. Waits until the lease is over that they had.
+    /// Lets this machine serve from now on, as an operator says since those that led will not come back. Waits until
+    /// the lease is over that they had.
     ///
     /// # Errors
-    /// The directory is in use; the arbiter does not answer; a machine renews the lease; without `yes` also where this copy may lack what was answered.
+    /// The directory is in use; the arbiter does not answer; a machine renews the lease; without `yes` also where this
+    /// copy may lack what was answered.
     pub fn take_over(&self, yes: bool, stop: &AtomicBool) -> Result<TakenOver, Cause> {
         let dir = self.dir().display();
         changes_of(self.dir()).map_err(|cause| context(&dir, cause))?;

@@ -17,7 +17,8 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether clients may be answered now. This is asked after the answer was made: it was true while the lease was held.
+    /// Whether clients may be answered now. This is asked after the answer was made: it was true while the lease was
+    /// held.
     pub fn may_answer(&self) -> bool {
         boot_ns() < self.until_ns.load(Ordering::SeqCst)
     }

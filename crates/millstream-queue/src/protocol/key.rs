@@ -19,14 +19,15 @@ pub struct GetKey<'a> {
     pub abort: bool,
     /// The open item to confirm or requeue, of any connection.
     pub id: Option<u64>,
-    /// With `abort`: the item is not served before this many milliseconds have passed, whatever the queue's retries are.
+    /// With `abort`: the item is not served before this many milliseconds have passed, whatever the queue's retries
+    /// are.
     pub delay_ms: Option<u64>,
     /// Return the next item, which stays in the queue.
     pub peek: bool,
     /// Return the item's properties besides its bytes and flags.
     pub details: bool,
-    /// Take up to this many items of the queue, as far as they are there; without it one. `close` without an id then confirms all that the
-    /// connection has open.
+    /// Take up to this many items of the queue, as far as they are there; without it one. `close` without an id then
+    /// confirms all that the connection has open.
     pub items_max: Option<u64>,
 }
 

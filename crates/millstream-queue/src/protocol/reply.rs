@@ -32,8 +32,9 @@ pub const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 pub const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
 /// An item over the server's limit.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
-/// The version of memcached whose text protocol this is, as far as it is supported. Clients compute with it: libmemcached takes a first
-/// number of 0 for an error, and expects the answers of later releases, to wrong lines among others, from 1.6 on.
+/// The version of memcached whose text protocol this is, as far as it is supported. Clients compute with it:
+/// libmemcached takes a first number of 0 for an error, and expects the answers of later releases, to wrong lines among
+/// others, from 1.6 on.
 pub const PROTOCOL_VERSION: &str = "1.5.0";
 /// `mg`, `ms`, `md` and the other meta commands.
 pub const NO_META: &[u8] =

@@ -1,8 +1,8 @@
 //! Pruning the log of a queue, also when one old item is left.
 //!
 //! Segments before the oldest item are pruned. When old items keep a log that is mostly dead, a *round* rewrites them
-//! at its end, some at a time. Such items are ready, open, delayed or due: the backlog is never rewritten, as all records
-//! after its beginning are live.
+//! at its end, some at a time. Such items are ready, open, delayed or due: the backlog is never rewritten, as all
+//! records after its beginning are live.
 
 use super::ids;
 use super::ready::ITEM_OVERHEAD_BYTES;

@@ -16,7 +16,8 @@ struct Until {
 }
 
 impl Delayed {
-    /// The item is delayed until `due_ms`, and no longer until the time that was known before. It expires at `expiry_ms`; 0 is never.
+    /// The item is delayed until `due_ms`, and no longer until the time that was known before. It expires at
+    /// `expiry_ms`; 0 is never.
     pub(super) fn insert(&mut self, id: u64, due_ms: u64, expiry_ms: u64) {
         let first_ms = match expiry_ms {
             0 => due_ms,

@@ -9,7 +9,8 @@ use crate::moment::Moment;
 use crate::round::Round;
 
 impl<L: Log> Queue<L> {
-    /// Requeues an item that [`take_next`](Self::take_next) took and that is not served before `delay` is over. Its record is written again.
+    /// Requeues an item that [`take_next`](Self::take_next) took and that is not served before `delay` is over. Its
+    /// record is written again.
     ///
     /// # Errors
     /// The record cannot be written: nothing has changed.
@@ -21,8 +22,9 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// Makes the items ready whose delay is over: those whose delay ends first come first, and of these the oldest. What does not fit into
-    /// memory stays in the log. An item that expires before its delay is over leaves then. Returns how many expired.
+    /// Makes the items ready whose delay is over: those whose delay ends first come first, and of these the oldest.
+    /// What does not fit into memory stays in the log. An item that expires before its delay is over leaves then.
+    /// Returns how many expired.
     #[inline]
     pub(super) fn end_delays(
         &mut self,

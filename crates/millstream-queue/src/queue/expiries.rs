@@ -1,8 +1,8 @@
 //! When items of the backlog expire. They are in the log only; here is the first expiry of each block of records.
 //!
-//! A time for each item would take memory that grows with the backlog. A block is read when its first item has expired. Between two
-//! rounds of reading is a pause, so that a block whose items have many different expiries is not read for each of them; a round removes
-//! all that has expired, so that items of one lifetime leave in their order.
+//! A time for each item would take memory that grows with the backlog. A block is read when its first item has expired.
+//! Between two rounds of reading is a pause, so that a block whose items have many different expiries is not read for
+//! each of them; a round removes all that has expired, so that items of one lifetime leave in their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -47,8 +47,8 @@ impl Expiries {
         Some(now.steady_at(expiry_ms).max(self.paused_until_us))
     }
 
-    /// Removes a block in which an item has expired, and returns the positions of its records. `None` ends a round, or says that the next
-    /// one may not begin.
+    /// Removes a block in which an item has expired, and returns the positions of its records. `None` ends a round, or
+    /// says that the next one may not begin.
     pub(super) fn take_due(&mut self, now: Moment) -> Option<Range<u64>> {
         if now.steady_us < self.paused_until_us {
             return None;

@@ -1,8 +1,9 @@
-//! The ids of sets: within the queue's `dedupe` an item with the same id is not added a second time, also when the first one has left.
+//! The ids of sets: within the queue's `dedupe` an item with the same id is not added a second time, also when the
+//! first one has left.
 //!
-//! An id is in the record that adds its item, so that the log has both or none. When the older records of a log are pruned, the ids in
-//! them are written again. The time of an id is that of its item, and is measured on the steady clock, so that a change of the wall clock
-//! ends none; over a restart it is measured on the wall clock.
+//! An id is in the record that adds its item, so that the log has both or none. When the older records of a log are
+//! pruned, the ids in them are written again. The time of an id is that of its item, and is measured on the steady
+//! clock, so that a change of the wall clock ends none; over a restart it is measured on the wall clock.
 //!
 //! The invariant: the record at the position of an id has it, and an id is forgotten only when its time is over.
 

@@ -34,7 +34,8 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// The item in a record, with what is known of its deliveries, and the end of its delay; `None` if the record is of another kind.
+    /// The item in a record, with what is known of its deliveries, and the end of its delay; `None` if the record is of
+    /// another kind.
     pub(super) fn read_item(&mut self, position: u64) -> Result<Option<(Item, u64)>, QueueError> {
         let mut read = self.read_record(position)?;
         if let Some((item, _)) = &mut read

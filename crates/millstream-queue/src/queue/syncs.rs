@@ -45,7 +45,8 @@ impl<L: Log> Queue<L> {
         self.log.sync().map_err(|cause| self.fault(cause))
     }
 
-    /// Makes all changes durable that an earlier process has left, where the log is closed: a handle syncs an open one only.
+    /// Makes all changes durable that an earlier process has left, where the log is closed: a handle syncs an open one
+    /// only.
     #[cold]
     pub(crate) fn sync_closed(&mut self) -> Result<(), QueueError> {
         match self.log.is_suspended() && self.log.durable() < self.log.next() {

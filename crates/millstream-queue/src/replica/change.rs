@@ -14,8 +14,8 @@
 //! BEAT      8   1      0             0      0     0
 //! ```
 //!
-//! A *snapshot* is what all queues have: between BEGIN and END each queue stands with all its records, marked by bit 0 of the flags. Changes that
-//! are made meanwhile stand between these, without the mark.
+//! A *snapshot* is what all queues have: between BEGIN and END each queue stands with all its records, marked by bit 0
+//! of the flags. Changes that are made meanwhile stand between these, without the mark.
 
 use crate::error::Cause;
 use crate::storage::Origin;

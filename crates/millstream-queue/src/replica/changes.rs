@@ -1,7 +1,8 @@
 //! The journal of the changes of all queues, which followers copy.
 //!
-//! A change is written after the log of the queue has it. So room for it is claimed before: without room nothing is done. A failure in between leaves the
-//! log ahead: then nothing is done any more, and the next start writes what is missing.
+//! A change is written after the log of the queue has it. So room for it is claimed before: without room nothing is
+//! done. A failure in between leaves the log ahead: then nothing is done any more, and the next start writes what is
+//! missing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,8 +42,9 @@ impl SharedChanges {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the changes in a directory of queues, and makes them if there are none. Returns with them what they are known to have of the queues,
-    /// unless they are new: without a complete snapshot that is nothing, and followers get all again.
+    /// Opens the changes in a directory of queues, and makes them if there are none. Returns with them what they are
+    /// known to have of the queues, unless they are new: without a complete snapshot that is nothing, and followers get
+    /// all again.
     pub(crate) fn open(storage: &JournalStorage) -> Result<(Self, Option<Survey>), Cause> {
         let journal = storage.open_changes()?;
         check_leads(&journal)?;
@@ -127,11 +129,12 @@ impl Changes {
         Ok(length)
     }
 
-    /// Claims room for a change of this length, does `act`, and writes the change that follows from it. Returns the number of the change, and what
-    /// `act` has returned.
+    /// Claims room for a change of this length, does `act`, and writes the change that follows from it. Returns the
+    /// number of the change, and what `act` has returned.
     ///
     /// # Errors
-    /// As for [`write`](Self::write), before `act` has done anything; that of `act`; that of the write, after which nothing can be written.
+    /// As for [`write`](Self::write), before `act` has done anything; that of `act`; that of the write, after which
+    /// nothing can be written.
     pub(crate) fn write_after<'a, T>(
         &mut self,
         length: usize,
@@ -162,7 +165,8 @@ impl Changes {
         }
     }
 
-    /// Whether a snapshot should be written: there is none, or what was written since the last one is more than what it took.
+    /// Whether a snapshot should be written: there is none, or what was written since the last one is more than what it
+    /// took.
     pub(crate) fn is_snapshot_due(&self) -> bool {
         let enough = self.snapshot_bytes.max(self.snapshot_bytes_min);
         self.writing.is_none() && (self.begin.is_none() || self.since_bytes > enough)
@@ -203,7 +207,8 @@ impl Changes {
     }
 }
 
-/// Removes the changes before a snapshot, as far as no follower needs them. It syncs: not on a thread that serves clients.
+/// Removes the changes before a snapshot, as far as no follower needs them. It syncs: not on a thread that serves
+/// clients.
 pub(crate) fn prune(journal: &Journal, begin: u64) -> Result<(), Fault> {
     // Before it is durable, an older snapshot is needed.
     journal.sync()?;

@@ -1,7 +1,7 @@
 //! The queues of a follower: what its copy of the changes says.
 //!
-//! The invariant: each log has a prefix of the records that the changes have of its queue. So a follower that is killed resumes where it was, and what
-//! does not fit, as after a loss of power, is made anew from the last snapshot.
+//! The invariant: each log has a prefix of the records that the changes have of its queue. So a follower that is killed
+//! resumes where it was, and what does not fit, as after a loss of power, is made anew from the last snapshot.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -242,7 +242,8 @@ pub(crate) fn make_changes(folder: &Path, item_bytes: usize) -> Result<u64, Caus
     Ok(storage.open_changes()?.identity()?.own)
 }
 
-/// Notes that the queues in a directory must be made anew from their changes, which will lose some of theirs: those of an old leader.
+/// Notes that the queues in a directory must be made anew from their changes, which will lose some of theirs: those of
+/// an old leader.
 ///
 /// # Errors
 /// The directory is in use or cannot be written.
@@ -253,7 +254,8 @@ pub fn rebuild_from_changes(folder: &Path) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Makes the copy of the queues in a directory complete and durable, before it is promoted. Returns the directory of its changes.
+/// Makes the copy of the queues in a directory complete and durable, before it is promoted. Returns the directory of
+/// its changes.
 ///
 /// # Errors
 /// Its follower runs; the first snapshot has not come; the changes or a queue cannot be read or written.

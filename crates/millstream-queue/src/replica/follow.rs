@@ -17,11 +17,12 @@ use crate::storage::{CHANGES, JournalStorage, Storage};
 /// How often a follower looks whether it must stop, and whether there are changes at all.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Follows the changes of a server into the directory `folder`, which may be new, until `stop` is raised; with `once` until all changes are there that
-/// the server had. The journals of `options` are left out.
+/// Follows the changes of a server into the directory `folder`, which may be new, until `stop` is raised; with `once`
+/// until all changes are there that the server had. The journals of `options` are left out.
 ///
 /// # Errors
-/// The directory is in use; what trying again would not mend, see [`follow`]; changes or queues that cannot be read or written.
+/// The directory is in use; what trying again would not mend, see [`follow`]; changes or queues that cannot be read or
+/// written.
 pub fn follow_into(
     folder: &Path,
     options: &FollowOptions,

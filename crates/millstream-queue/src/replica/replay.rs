@@ -7,8 +7,8 @@ use super::survey::Survey;
 use crate::error::Cause;
 use crate::storage::{JournalLog, Log};
 
-/// Gives the records, tombstones and prunings of all queues to `take`, from the last complete snapshot on: the records of each queue in the order
-/// of their positions.
+/// Gives the records, tombstones and prunings of all queues to `take`, from the last complete snapshot on: the records
+/// of each queue in the order of their positions.
 pub(super) fn replay(
     journal: &Journal,
     survey: &Survey,

@@ -1,7 +1,7 @@
 //! The storage of a server whose queues followers copy: the logs, and their changes.
 //!
-//! The logs are what counts. At a start the changes are brought to what the logs have, each queue by its own: a process that dies between the two, or
-//! a loss of power, leaves one of them ahead.
+//! The logs are what counts. At a start the changes are brought to what the logs have, each queue by its own: a process
+//! that dies between the two, or a loss of power, leaves one of them ahead.
 
 use std::collections::HashMap;
 
@@ -77,7 +77,8 @@ impl ReplicatedStorage {
         Ok(())
     }
 
-    /// Brings these logs and the changes together. All that a queue has is recorded, if the changes do not have that queue.
+    /// Brings these logs and the changes together. All that a queue has is recorded, if the changes do not have that
+    /// queue.
     fn level(
         &mut self,
         names: &[String],

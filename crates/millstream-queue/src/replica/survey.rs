@@ -1,7 +1,7 @@
 //! What the changes say of the queues.
 //!
-//! A queue of the last complete snapshot, or one that was made later, has all records from its first one on. Those of a snapshot may come after
-//! later ones, since requests are served while it is written.
+//! A queue of the last complete snapshot, or one that was made later, has all records from its first one on. Those of a
+//! snapshot may come after later ones, since requests are served while it is written.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,8 @@ pub(crate) struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub queues: HashMap<String, Known, foldhash::fast::RandomState>,
-    /// Where the last complete snapshot begins and ends. What is of a snapshot and comes later is of one that is not complete.
+    /// Where the last complete snapshot begins and ends. What is of a snapshot and comes later is of one that is not
+    /// complete.
     pub begin: u64,
     pub snapshot_end: u64,
     /// The number of the next change.

@@ -1,4 +1,5 @@
-//! Random requests to a server and its follower, with crashes of both between any two steps, and what each of them may lose in a loss of power.
+//! Random requests to a server and its follower, with crashes of both between any two steps, and what each of them may
+//! lose in a loss of power.
 //!
 //! What is compared are the records of all logs.
 
@@ -229,7 +230,8 @@ impl Pair {
         self.losses += 1;
     }
 
-    /// Brings the copy of the changes to what the leader's are, as the replication of journals does; sometimes not to the end.
+    /// Brings the copy of the changes to what the leader's are, as the replication of journals does; sometimes not to
+    /// the end.
     fn copy_changes(&mut self, all: bool) {
         let from = Journal::open(self.leader.join(CHANGES), Options::read_only()).unwrap();
         let to = self.copy.join(CHANGES);

@@ -277,7 +277,8 @@ fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, commits: &Range<u64>) -> Vec<F
 }
 
 impl Committer {
-    /// Starts the thread. Where answers wait for a follower, `served` knows which one has what, and the keeper of the lease whether answers are allowed.
+    /// Starts the thread. Where answers wait for a follower, `served` knows which one has what, and the keeper of the
+    /// lease whether answers are allowed.
     pub(super) fn start(served: Option<Served>, keeper: Option<Arc<Keeper>>) -> io::Result<Self> {
         let syncs = Arc::new(SyncQueue::new());
         let for_thread = Arc::clone(&syncs);

@@ -232,7 +232,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         true
     }
 
-    /// Reads what the client sends while nothing is done, so that a client that has gone is noticed: what it asked is not done later.
+    /// Reads what the client sends while nothing is done, so that a client that has gone is noticed: what it asked is
+    /// not done later.
     #[cold]
     fn read_ahead(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.held.len() < state.buffer.len() {

@@ -246,7 +246,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes room for another connection: the one ends that has not authenticated for the longest time. Returns false if there is none.
+    /// Makes room for another connection: the one ends that has not authenticated for the longest time. Returns false
+    /// if there is none.
     fn end_unauthenticated(&mut self) -> bool {
         let waiting = self.entries.iter_mut().flatten();
         let waiting = waiting.filter(|entry| !entry.timed_out);

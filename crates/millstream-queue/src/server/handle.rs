@@ -18,21 +18,22 @@ use super::serve::{self, Shared};
 use super::watch::ServerWatch;
 use crate::address::Address;
 
-/// The longest time that a handle which is dropped waits for its server: more than a stop takes, unless the disk does not answer.
+/// The longest time that a handle which is dropped waits for its server: more than a stop takes, unless the disk does
+/// not answer.
 const DROP_WAIT: Duration = Duration::from_secs(10);
 
 /// A server of queues inside this program, on a thread of its own.
 ///
-/// It prints nothing, and changes nothing of the process: [`owns_process`](ServerOptions::owns_process) is for programs that only serve. It
-/// takes no signals but SIGBUS, as each journal does for its mapped files. What it logs are events of `tracing`. Several servers may run in a
-/// process, each with a directory of its own. They share the limit on open files: `limits.connections` of the configuration leaves some for
-/// the rest of the program.
+/// It prints nothing, and changes nothing of the process: [`owns_process`](ServerOptions::owns_process) is for programs
+/// that only serve. It takes no signals but SIGBUS, as each journal does for its mapped files. What it logs are events
+/// of `tracing`. Several servers may run in a process, each with a directory of its own. They share the limit on open
+/// files: `limits.connections` of the configuration leaves some for the rest of the program.
 ///
 /// It needs no runtime of `tokio`, and works beside one of any kind. [`start`](Self::start), [`wait`](Self::wait),
 /// [`reload`](Self::reload) and the drop of the handle block their thread; `server.await` does not.
 ///
-/// When the handle is dropped, the server is [stopped](Self::stop), and the drop waits for its end, at most for 10 seconds. A failure that no
-/// wait has returned is logged.
+/// When the handle is dropped, the server is [stopped](Self::stop), and the drop waits for its end, at most for 10
+/// seconds. A failure that no wait has returned is logged.
 ///
 /// ```
 /// use std::io::{BufRead, BufReader, Write};
@@ -73,12 +74,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server, and returns when its queues are open and it accepts connections: with many queues that takes a while.
+    /// Starts a server, and returns when its queues are open and it accepts connections: with many queues that takes a
+    /// while.
     ///
     /// # Errors
-    /// An address cannot be bound ([`ServerError::Listen`]); the directory cannot be used, or another server has it open
-    /// ([`ServerError::File`]); a file of the options is missing or invalid; the system refuses a thread. A damaged queue is no error: it
-    /// stays closed, and the log says so.
+    /// An address cannot be bound ([`ServerError::Listen`]); the directory cannot be used, or another server has it
+    /// open ([`ServerError::File`]); a file of the options is missing or invalid; the system refuses a thread. A
+    /// damaged queue is no error: it stays closed, and the log says so.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
         let (requests, received) = mpsc::channel(REQUESTS_MAX);
         let (started, addresses) = blocking::channel();
@@ -125,9 +127,9 @@ impl Server {
         &self.addresses
     }
 
-    /// Asks the server to stop, as SIGTERM does with `millstream queue serve`; [`wait`](Self::wait) returns when it has. It accepts no more
-    /// connections, answers the requests that have arrived, ends waits, returns open items to their queues, and syncs. Clients have at most
-    /// 4 seconds for this, followers 3 more.
+    /// Asks the server to stop, as SIGTERM does with `millstream queue serve`; [`wait`](Self::wait) returns when it
+    /// has. It accepts no more connections, answers the requests that have arrived, ends waits, returns open items to
+    /// their queues, and syncs. Clients have at most 4 seconds for this, followers 3 more.
     pub fn stop(&self) {
         self.control.stop();
     }
@@ -146,19 +148,19 @@ impl Server {
         self.control.clone()
     }
 
-    /// Returns the figures of the server, for a page and for metrics: those of [`ServerOptions::watch`] if it is given. They are published
-    /// once a second from the first call on.
+    /// Returns the figures of the server, for a page and for metrics: those of [`ServerOptions::watch`] if it is given.
+    /// They are published once a second from the first call on.
     pub fn watch(&self) -> &ServerWatch {
         self.is_watched.notify_one();
         &self.watch
     }
 
-    /// Waits until the server has ended: it was stopped, by [`stop`](Self::stop) or a client's `shutdown`, or it has failed. Blocks the
-    /// thread; `server.await` does the same in asynchronous code.
+    /// Waits until the server has ended: it was stopped, by [`stop`](Self::stop) or a client's `shutdown`, or it has
+    /// failed. Blocks the thread; `server.await` does the same in asynchronous code.
     ///
     /// # Errors
-    /// What ended it: another machine serves these queues ([`ServerError::Superseded`]), changes for followers could not be written
-    /// ([`ServerError::Replica`]), or it panicked ([`ServerError::Panicked`]).
+    /// What ended it: another machine serves these queues ([`ServerError::Superseded`]), changes for followers could
+    /// not be written ([`ServerError::Replica`]), or it panicked ([`ServerError::Panicked`]).
     pub fn wait(mut self) -> Result<(), ServerError> {
         match self.outcome.take() {
             Some(outcome) => outcome.wait(),
@@ -183,7 +185,8 @@ impl Drop for Server {
     }
 }
 
-/// Stops a server or lets it read its files again, from any thread. Clones are of the same server; none keeps it from ending.
+/// Stops a server or lets it read its files again, from any thread. Clones are of the same server; none keeps it from
+/// ending.
 #[derive(Clone, Debug)]
 pub struct ServerControl {
     stop: Arc<Notify>,
@@ -196,12 +199,13 @@ impl ServerControl {
         self.stop.notify_one();
     }
 
-    /// Reads configuration, credentials and certificates again, as a client's `reload` does, and blocks until that is done. Returns the
-    /// settings that need a restart, each with the reason. [`ServerWatch::reload`] does the same in asynchronous code.
+    /// Reads configuration, credentials and certificates again, as a client's `reload` does, and blocks until that is
+    /// done. Returns the settings that need a restart, each with the reason. [`ServerWatch::reload`] does the same in
+    /// asynchronous code.
     ///
     /// # Errors
-    /// [`ServerError::Reload`]: the first invalid file; nothing changes. [`ServerError::NotRunning`], or [`ServerError::Busy`]: the server
-    /// has too many other requests of its page to answer.
+    /// [`ServerError::Reload`]: the first invalid file; nothing changes. [`ServerError::NotRunning`], or
+    /// [`ServerError::Busy`]: the server has too many other requests of its page to answer.
     pub fn reload(&self) -> Result<Vec<String>, ServerError> {
         let (reply, answer) = blocking::channel();
         // Nothing waits any more where the receiver is gone.

@@ -213,8 +213,8 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     }
 }
 
-/// Ends the connection when the client's machine has not answered for this time, with data under way and without. Otherwise the items
-/// of a machine that has vanished would stay open, and its waits would be handed further ones.
+/// Ends the connection when the client's machine has not answered for this time, with data under way and without.
+/// Otherwise the items of a machine that has vanished would stay open, and its waits would be handed further ones.
 fn set_keepalive(stream: &TcpStream, time: Duration) -> io::Result<()> {
     if time.is_zero() {
         return Ok(());

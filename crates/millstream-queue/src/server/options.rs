@@ -44,10 +44,11 @@ pub struct ServerOptions {
     pub shutdown: bool,
     /// Where followers get the changes of all queues, if anywhere.
     pub replica: Option<ReplicaOptions>,
-    /// Where the server publishes its figures once a second, if anywhere; else [`Server::watch`](super::Server::watch) makes it begin.
+    /// Where the server publishes its figures once a second, if anywhere; else [`Server::watch`](super::Server::watch)
+    /// makes it begin.
     pub watch: Option<ServerWatch>,
-    /// Whether this process only serves, as `millstream queue serve` does: the server then takes the sockets that systemd passes, in
-    /// place of `listen`, and raises the limit on open files. Otherwise this is left to the program.
+    /// Whether this process only serves, as `millstream queue serve` does: the server then takes the sockets that
+    /// systemd passes, in place of `listen`, and raises the limit on open files. Otherwise this is left to the program.
     pub owns_process: bool,
 }
 

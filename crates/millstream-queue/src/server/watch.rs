@@ -40,7 +40,8 @@ pub struct ServerFigures {
     pub uptime_ms: u64,
     /// `up`, `read only` or `quiescent`.
     pub status: &'static str,
-    /// Whether nothing is done, since not all followers that count have acknowledged for a second (`--commit-on-replica`).
+    /// Whether nothing is done, since not all followers that count have acknowledged for a second
+    /// (`--commit-on-replica`).
     pub is_held: bool,
     /// Whether nothing is answered, since the lease could not be renewed (`--arbiter`).
     pub is_lease_over: bool,
@@ -150,12 +151,13 @@ impl ServerWatch {
         }
     }
 
-    /// Moves the oldest items of the queue `from` to the end of the queue `to`, as a client's `redrive` does: at most `items_max` and
-    /// [`REDRIVE_ITEMS_MAX`](crate::broker::REDRIVE_ITEMS_MAX). The answer, the number of moved items, comes once they are durable.
+    /// Moves the oldest items of the queue `from` to the end of the queue `to`, as a client's `redrive` does: at most
+    /// `items_max` and [`REDRIVE_ITEMS_MAX`](crate::broker::REDRIVE_ITEMS_MAX). The answer, the number of moved items,
+    /// comes once they are durable.
     ///
     /// # Errors
-    /// [`ServerError::Broker`]: as [`Broker::redrive`](crate::broker::Broker::redrive), an invalid name, or a failed sync; otherwise
-    /// [`ServerError::NotRunning`] or [`ServerError::Busy`].
+    /// [`ServerError::Broker`]: as [`Broker::redrive`](crate::broker::Broker::redrive), an invalid name, or a failed
+    /// sync; otherwise [`ServerError::NotRunning`] or [`ServerError::Busy`].
     pub fn redrive(
         &self,
         from: &str,
@@ -171,11 +173,12 @@ impl ServerWatch {
         }))
     }
 
-    /// Reads configuration, credentials and certificates again, as a client's `reload` does. The answer is the settings that
-    /// need a restart, each with the reason.
+    /// Reads configuration, credentials and certificates again, as a client's `reload` does. The answer is the settings
+    /// that need a restart, each with the reason.
     ///
     /// # Errors
-    /// [`ServerError::Reload`]: the first invalid file; nothing changes. Otherwise [`ServerError::NotRunning`] or [`ServerError::Busy`].
+    /// [`ServerError::Reload`]: the first invalid file; nothing changes. Otherwise [`ServerError::NotRunning`] or
+    /// [`ServerError::Busy`].
     pub fn reload(&self) -> impl Future<Output = Result<Vec<String>, ServerError>> + Send + use<> {
         answer(self.request(Request::Reload))
     }

@@ -1,10 +1,10 @@
 //! `get QUEUE/max=N`: up to N items of a queue in one answer.
 //!
-//! The first item is found as without `max`, after a wait if need be. The others are what is there then, in rounds, so that other connections
-//! come between. All items of an answer are of one queue.
+//! The first item is found as without `max`, after a wait if need be. The others are what is there then, in rounds, so
+//! that other connections come between. All items of an answer are of one queue.
 //!
-//! The invariant: after the first item, an item is taken only if all of its key together fit into the limit on output. The others stay in
-//! the queue.
+//! The invariant: after the first item, an item is taken only if all of its key together fit into the limit on output.
+//! The others stay in the queue.
 
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
-//! A request about many queues, or about all that has expired in one: it is done in rounds, and only its connection waits.
+//! A request about many queues, or about all that has expired in one: it is done in rounds, and only its connection
+//! waits.
 //!
-//! A request is about the queues that exist when it comes, each by its name: what other clients do between two rounds is seen by the queues
-//! that come later. The answer of a removal is sent when all is done; `stats` is sent as it is found.
+//! A request is about the queues that exist when it comes, each by its name: what other clients do between two rounds
+//! is seen by the queues that come later. The answer of a removal is sent when all is done; `stats` is sent as it is
+//! found.
 
 use std::sync::Arc;
 
@@ -28,7 +30,8 @@ pub(super) struct Work {
 /// What a request asks of its queues.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// Removes the items of all queues. One that fails keeps none of the others; the first failure is the answer, or else this.
+    /// Removes the items of all queues. One that fails keeps none of the others; the first failure is the answer, or
+    /// else this.
     Flush {
         answer: &'static [u8],
         failed: Option<QueueError>,
@@ -55,8 +58,8 @@ impl Work {
         }
     }
 
-    /// Does a round, of which what is found goes to `out`, as long as that is shorter than `out_max`. Returns whether all is done, and then the
-    /// answer is there.
+    /// Does a round, of which what is found goes to `out`, as long as that is shorter than `out_max`. Returns whether
+    /// all is done, and then the answer is there.
     pub(super) fn round<S: Storage>(
         &mut self,
         broker: &mut Broker<S>,

@@ -3,8 +3,9 @@
 //! The name of the directory is the name of the queue. Names that begin with a dot are not queues: a queue that is
 //! being deleted is renamed to such a name first, so that a crash does not leave a part of it.
 //!
-//! A directory is created with the first record of its queue: a read creates nothing on disk. A directory whose journal was not completed, since
-//! the process was killed in between, is a queue without records: nothing in it was acknowledged.
+//! A directory is created with the first record of its queue: a read creates nothing on disk. A directory whose journal
+//! was not completed, since the process was killed in between, is a queue without records: nothing in it was
+//! acknowledged.
 
 use std::fs::{self, File};
 use std::io;
@@ -146,8 +147,8 @@ impl JournalStorage {
         Ok(storage)
     }
 
-    /// Creates and removes the files of queues on threads of their own. They call `notify` after each new queue: then [`Broker::created`](crate::broker::Broker::created) must be
-    /// called.
+    /// Creates and removes the files of queues on threads of their own. They call `notify` after each new queue: then
+    /// [`Broker::created`](crate::broker::Broker::created) must be called.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -192,7 +193,8 @@ impl JournalStorage {
         Ok(live)
     }
 
-    /// Creates the log of a queue that is a copy of another one: of its lineage and size of segments, from this record on.
+    /// Creates the log of a queue that is a copy of another one: of its lineage and size of segments, from this record
+    /// on.
     pub(crate) fn create_copy(
         &mut self,
         name: &str,
@@ -309,7 +311,8 @@ impl Storage for JournalStorage {
                 .map(|part| (part, Builder::new().spawn_scoped(scope, || open(part))))
                 .collect();
             let logs = parts.into_iter().flat_map(|(part, thread)| {
-                // Where the system refuses a thread, this one does the work. A thread panics only because of a bug, and has logged it.
+                // Where the system refuses a thread, this one does the work. A thread panics only because of a bug, and
+                // has logged it.
                 let opened = thread.ok().and_then(|thread| thread.join().ok());
                 opened.unwrap_or_else(|| open(part))
             });

@@ -191,7 +191,8 @@ impl<D: Disk> LiveJournal<D> {
         self.writer.write(record)
     }
 
-    /// Checks whether the spare segment was used. When that is unknown, the next append reserves one or reports why not.
+    /// Checks whether the spare segment was used. When that is unknown, the next append reserves one or reports why
+    /// not.
     fn check_spare(&mut self) {
         match self.writer.reserved() {
             Ok(true) => {}

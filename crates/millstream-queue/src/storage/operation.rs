@@ -23,8 +23,9 @@
 //! MOVED adds an item that has a [history](crate::item::history): it comes from another queue. Kind 10 is AGAIN for
 //! an item with a history.
 //!
-//! ONCE adds an item with the id of a client, whose key is `xxh3_128(id)`, little-endian: the queue takes no other one with this id for a
-//! while. KNOWN records the same, of an item that was added at `set_ms`, when the earlier records are pruned.
+//! ONCE adds an item with the id of a client, whose key is `xxh3_128(id)`, little-endian: the queue takes no other one
+//! with this id for a while. KNOWN records the same, of an item that was added at `set_ms`, when the earlier records
+//! are pruned.
 //!
 //! FROM adds an item that a source has numbered, so that it is put once: the queue has all items of that source
 //! before `index` + 1. MARK records the same (all before `index`) when the earlier records are pruned.
@@ -71,7 +72,8 @@ pub enum Operation<'a> {
         /// The item.
         body: &'a [u8],
     },
-    /// An item was rewritten, since older records are pruned or since it was returned with a delay; its former record is no longer needed.
+    /// An item was rewritten, since older records are pruned or since it was returned with a delay; its former record
+    /// is no longer needed.
     Again {
         /// Flags and times.
         head: Head,

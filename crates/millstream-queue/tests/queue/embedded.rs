@@ -1,4 +1,5 @@
-//! Queues in process: threads share a folder, waits are fair, an open item is requeued, and no acknowledged item is lost.
+//! Queues in process: threads share a folder, waits are fair, an open item is requeued, and no acknowledged item is
+//! lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

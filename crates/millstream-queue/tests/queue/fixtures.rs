@@ -1,5 +1,5 @@
-//! A fixture of the version that is written: a queue with items in every kind of record, over a journal whose segments have grown. Its
-//! items are there, and it works on. `tests/write-fixtures` writes it.
+//! A fixture of the version that is written: a queue with items in every kind of record, over a journal whose segments
+//! have grown. Its items are there, and it works on. `tests/write-fixtures` writes it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

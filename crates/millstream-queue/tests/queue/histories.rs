@@ -1,5 +1,5 @@
-//! What is known of an item that failed: how often and since when, which queue it left and why, and what it brings back when it is
-//! redriven.
+//! What is known of an item that failed: how often and since when, which queue it left and why, and what it brings back
+//! when it is redriven.
 
 use crate::script::{World, play};
 

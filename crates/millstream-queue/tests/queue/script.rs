@@ -1,8 +1,8 @@
 //! Conversations as text.
 //!
-//! `a> set q 0 0 2|hi|` client `a` sends; `a< STORED|` is all that it has got since (`|` is CR LF, an empty line nothing);
-//! `+500` half a second passes; `a!` its connection ends, `a.` the server ends it; `crash` the process dies and starts again; `power` so does the
-//! machine, and what was not synced is lost.
+//! `a> set q 0 0 2|hi|` client `a` sends; `a< STORED|` is all that it has got since (`|` is CR LF, an empty line
+//! nothing); `+500` half a second passes; `a!` its connection ends, `a.` the server ends it; `crash` the process dies
+//! and starts again; `power` so does the machine, and what was not synced is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -562,7 +562,8 @@ impl Run {
         self.compare();
     }
 
-    /// A millisecond passes, and only a part of what is due then is done before the process dies or a client asks for something.
+    /// A millisecond passes, and only a part of what is due then is done before the process dies or a client asks for
+    /// something.
     fn between_rounds(&mut self) {
         self.told.push("+1, one round".to_owned());
         self.world.begin(1);
@@ -681,8 +682,8 @@ impl Run {
         }
     }
 
-    /// The machine dies, and keeps what was synced and a part of the rest. What a queue then holds must be in order and known;
-    /// with all that was acknowledged and not yet taken, where the queue promises that.
+    /// The machine dies, and keeps what was synced and a part of the rest. What a queue then holds must be in order and
+    /// known; with all that was acknowledged and not yet taken, where the queue promises that.
     fn lose_power(&mut self) {
         self.told.push("power".to_owned());
         self.model.crash();

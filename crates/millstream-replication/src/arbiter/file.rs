@@ -1,7 +1,8 @@
 //! An arbiter in a directory: each version of the record is a file, `lease.N`, which is never changed.
 //!
-//! A version is made by a link to a finished file, which one of several writers gets, also over NFS. The newest file is never removed. So a writer
-//! that was slow, and makes a version that was removed long ago, finds a newer one afterwards, and knows that it has replaced nothing.
+//! A version is made by a link to a finished file, which one of several writers gets, also over NFS. The newest file is
+//! never removed. So a writer that was slow, and makes a version that was removed long ago, finds a newer one
+//! afterwards, and knows that it has replaced nothing.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};

@@ -103,7 +103,8 @@ impl Candidate {
         Ok(self.seen.as_ref())
     }
 
-    /// For how long the lease that was seen is over; `None` while it is not. Where there is no record, it may have vanished while its lease was held.
+    /// For how long the lease that was seen is over; `None` while it is not. Where there is no record, it may have
+    /// vanished while its lease was held.
     #[must_use]
     pub fn over_for(&self) -> Option<Duration> {
         let end = match &self.seen {
@@ -113,11 +114,12 @@ impl Candidate {
         (self.now)().checked_sub(end)
     }
 
-    /// Takes the lease that was seen, which is over: the record becomes what `change` makes of it, or of an empty one. Returns `None` if another one was
-    /// faster.
+    /// Takes the lease that was seen, which is over: the record becomes what `change` makes of it, or of an empty one.
+    /// Returns `None` if another one was faster.
     ///
     /// # Errors
-    /// The arbiter does not answer. The lease may be taken all the same: it is waited for then, as for that of another one.
+    /// The arbiter does not answer. The lease may be taken all the same: it is waited for then, as for that of another
+    /// one.
     pub fn take(
         &mut self,
         change: impl FnOnce(&mut LeaseRecord),

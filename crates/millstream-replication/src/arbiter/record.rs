@@ -25,7 +25,8 @@ pub struct LeaseRecord {
     pub lease_ms: u64,
     /// Where followers connect.
     pub address: String,
-    /// Those that have all that was answered, by name: the [own number](millstream_journal::Identity::own) of the copy of each.
+    /// Those that have all that was answered, by name: the [own number](millstream_journal::Identity::own) of the copy
+    /// of each.
     pub in_sync: BTreeMap<String, u64>,
     /// All of these had the records before this one when the lease was renewed.
     pub at: u64,

@@ -37,8 +37,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serve these open journals, each by its name, as `options` say; those upstream first. Followers are waited for by the last one, which
-    /// refers to the others.
+    /// Serve these open journals, each by its name, as `options` say; those upstream first. Followers are waited for by
+    /// the last one, which refers to the others.
     ///
     /// # Errors
     /// As for [`serve`](super::serve()); there is no journal; the system refuses a thread.
@@ -82,7 +82,8 @@ impl Served {
         &self.followers
     }
 
-    /// Wait until a follower that counts has the record `sequence` of the last journal, for `limit` at most. Returns whether one has.
+    /// Wait until a follower that counts has the record `sequence` of the last journal, for `limit` at most. Returns
+    /// whether one has.
     ///
     /// # Errors
     /// As for [`Followers::wait`]: a copy was promoted.

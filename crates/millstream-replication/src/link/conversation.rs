@@ -1,5 +1,5 @@
-//! One connection of a follower from its first message to its last: handshake, admission, then a thread that sends records and one that
-//! receives acknowledgements.
+//! One connection of a follower from its first message to its last: handshake, admission, then a thread that sends
+//! records and one that receives acknowledgements.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

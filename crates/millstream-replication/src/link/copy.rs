@@ -1,7 +1,7 @@
 //! The follower's journal: created like the leader's, appended to by no other process, acknowledged as its `sync` says.
 //!
-//! The invariant: records have the numbers and times of the leader, without a gap; what was acknowledged is there after a kill, and, unless
-//! `sync` is `never`, after a loss of power.
+//! The invariant: records have the numbers and times of the leader, without a gap; what was acknowledged is there after
+//! a kill, and, unless `sync` is `never`, after a loss of power.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -251,8 +251,8 @@ impl Copy {
         }
     }
 
-    /// Make received records durable, as `sync` says, and return the position that may be acknowledged; `None` when that has not changed. With `now`
-    /// all are synced at once.
+    /// Make received records durable, as `sync` says, and return the position that may be acknowledged; `None` when
+    /// that has not changed. With `now` all are synced at once.
     pub fn acknowledge(&mut self, now: bool) -> Result<Option<u64>, ReplicationError> {
         let sync = self.sync;
         let Some(open) = self

@@ -32,16 +32,17 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 pub struct FollowOptions {
     /// The leader's host, resolved at each attempt, and port.
     pub leader: (String, u16),
-    /// The journals, each by its name there and the directory of its copy. The name may be empty for the only one. Several are a set:
-    /// those upstream come first, and no copy ever has an effect of a record that the copies before it do not have.
+    /// The journals, each by its name there and the directory of its copy. The name may be empty for the only one.
+    /// Several are a set: those upstream come first, and no copy ever has an effect of a record that the copies before
+    /// it do not have.
     pub journals: Vec<(String, PathBuf)>,
     /// Follow all journals of the leader instead, as they are at each connection.
     #[doc(hidden)] // For the other crates of Millstream.
     pub mirror: Option<Mirror>,
     /// The follower's name, which no other follower of those journals has: letters, digits, `-`, `_`, `.`.
     pub name: String,
-    /// What an acknowledgement means: that a record survives a loss of power here (`Always`; `Every`, and later by that time), or the
-    /// death of this process (`Never`).
+    /// What an acknowledgement means: that a record survives a loss of power here (`Always`; `Every`, and later by that
+    /// time), or the death of this process (`Never`).
     pub sync: Sync,
     /// The secret shared with the leader.
     pub secret: Option<Secret>,
@@ -95,11 +96,12 @@ enum ConnectionEnd {
     Truncated,
 }
 
-/// Follow until `stop` is raised, or with `once` until the copies have caught up. Returns the progress of each journal, in their order.
+/// Follow until `stop` is raised, or with `once` until the copies have caught up. Returns the progress of each journal,
+/// in their order.
 ///
 /// # Errors
-/// What trying again would not mend: the journal of another leader, a wrong secret, records that have been pruned, a copy that cannot be
-/// opened, a leader that is superseded. With `once` also a connection that fails.
+/// What trying again would not mend: the journal of another leader, a wrong secret, records that have been pruned, a
+/// copy that cannot be opened, a leader that is superseded. With `once` also a connection that fails.
 pub fn follow(
     options: &FollowOptions,
     stop: &AtomicBool,
@@ -399,8 +401,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Makes the new copies, once the leader sends: it has then not pruned the records with which they begin, and no reader ever sees a copy
-    /// that begins with another one.
+    /// Makes the new copies, once the leader sends: it has then not pruned the records with which they begin, and no
+    /// reader ever sees a copy that begins with another one.
     fn make_copies(&mut self) -> Result<(), ReplicationError> {
         for member in &mut self.members {
             if let Some(offer) = member.offered.take() {
@@ -410,7 +412,8 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the number of bytes held.
+    /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the
+    /// number of bytes held.
     fn take(&mut self, frame: Frame<'_>) -> Result<usize, ReplicationError> {
         match frame.kind {
             Kind::Alive => return Ok(0),
@@ -440,8 +443,8 @@ impl Follower<'_> {
         })
     }
 
-    /// Prune the copies as the leader has pruned its journals. All that the leader had by then is durable here first, since it is the
-    /// reason why older records are not needed.
+    /// Prune the copies as the leader has pruned its journals. All that the leader had by then is durable here first,
+    /// since it is the reason why older records are not needed.
     fn prune(&mut self) -> Result<(), ReplicationError> {
         if self.members.iter().all(|member| member.pruned.is_none()) {
             return Ok(());
@@ -457,8 +460,8 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Append the held records, journal by journal. Records upstream are synced first: not even a loss of power leaves an effect without
-    /// its cause.
+    /// Append the held records, journal by journal. Records upstream are synced first: not even a loss of power leaves
+    /// an effect without its cause.
     fn release(&mut self) -> Result<(), ReplicationError> {
         for index in 1..self.members.len() {
             let (before, rest) = self.members.split_at_mut(index);
@@ -502,8 +505,8 @@ impl Follower<'_> {
     }
 }
 
-/// Let the leader close the connection. Closing it while records are on their way would be a reset, which may overtake the last
-/// acknowledgements.
+/// Let the leader close the connection. Closing it while records are on their way would be a reset, which may overtake
+/// the last acknowledgements.
 fn await_close(mut incoming: Incoming) -> Result<(), ReplicationError> {
     let end = monotonic_ns() + FAREWELL.as_nanos() as u64;
     while monotonic_ns() < end && incoming.read().is_ok() {

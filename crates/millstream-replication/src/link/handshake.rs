@@ -1,6 +1,8 @@
-//! The handshake of leader and follower inside TLS: a type for each of its states, so that no message is accepted out of order.
+//! The handshake of leader and follower inside TLS: a type for each of its states, so that no message is accepted out
+//! of order.
 //!
-//! Each step takes the message that was received and writes the bytes of the answer. Sockets, TLS, journals and clocks are elsewhere.
+//! Each step takes the message that was received and writes the bytes of the answer. Sockets, TLS, journals and clocks
+//! are elsewhere.
 
 use millstream_link::{Credential, Greeting, Side, encode, is_proved, prove, proved, read_proved};
 
@@ -170,8 +172,8 @@ fn check_version(theirs: Greeting) -> Result<(), ReplicationError> {
     }
 }
 
-/// The payload of a message of this kind. Without a proof, a refusal says only that the secrets differ: an impostor could otherwise say
-/// that the leader is superseded.
+/// The payload of a message of this kind. Without a proof, a refusal says only that the secrets differ: an impostor
+/// could otherwise say that the leader is superseded.
 fn authentic<'a>(
     frame: Frame<'a>,
     kind: Kind,

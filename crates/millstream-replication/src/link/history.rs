@@ -1,7 +1,8 @@
 //! Comparing two histories by their terms: where a copy and its leader diverge.
 //!
-//! Each term is stored with the first sequence number that belongs to it, and with a random number, in all copies that have it. So
-//! records before the first term that only one of the two knows were written by one leader and are the same in both.
+//! Each term is stored with the first sequence number that belongs to it, and with a random number, in all copies that
+//! have it. So records before the first term that only one of the two knows were written by one leader and are the same
+//! in both.
 
 use millstream_journal::Term;
 
@@ -26,7 +27,8 @@ pub(super) fn clash(ours: &[Term], theirs: &[Term]) -> bool {
     }
 }
 
-/// The first sequence number at which the histories differ; `None` when they have the same terms. Both lists are sorted.
+/// The first sequence number at which the histories differ; `None` when they have the same terms. Both lists are
+/// sorted.
 pub(super) fn parting(ours: &[Term], theirs: &[Term]) -> Option<u64> {
     // A side that has sent the greatest number of terms may have left out older ones.
     let sent_from = |terms: &[Term]| match terms {

@@ -1,11 +1,12 @@
 //! Which followers a leader lets count by itself.
 //!
-//! A leader without a connection may be superseded without knowing it: one of its followers was promoted. A follower that it meets from then on
-//! must not count, or both leaders acknowledge records. So a copy is admitted by itself only while every copy that was admitted before is
-//! connected, and has sent a message since the new one came. The first copy is admitted at once. All others wait for `journal followers --admit`.
+//! A leader without a connection may be superseded without knowing it: one of its followers was promoted. A follower
+//! that it meets from then on must not count, or both leaders acknowledge records. So a copy is admitted by itself only
+//! while every copy that was admitted before is connected, and has sent a message since the new one came. The first
+//! copy is admitted at once. All others wait for `journal followers --admit`.
 //!
-//! A copy is admitted after the first message that follows WELCOME. Before, it may not be on the follower's disk, and another attempt to make it
-//! has another number.
+//! A copy is admitted after the first message that follows WELCOME. Before, it may not be on the follower's disk, and
+//! another attempt to make it has another number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,8 +39,8 @@ impl Presence {
     }
 }
 
-/// The admitted followers that have not answered since the follower `name` came; it may be admitted when there are none. `present` returns
-/// those that are connected.
+/// The admitted followers that have not answered since the follower `name` came; it may be admitted when there are
+/// none. `present` returns those that are connected.
 pub(super) fn unanswered<'a>(
     cursors: &[CursorInfo],
     name: &str,

@@ -1,7 +1,7 @@
 //! The messages of leader and follower, as bytes. Nothing here waits or reads a socket.
 //!
-//! The bytes are drawn in `docs/journal-replication.md`. Messages are in the form of [`millstream_link::encode`]; records, of which there
-//! are many, are raw bytes after little-endian numbers.
+//! The bytes are drawn in `docs/journal-replication.md`. Messages are in the form of [`millstream_link::encode`];
+//! records, of which there are many, are raw bytes after little-endian numbers.
 //!
 //! ```text
 //!  follower                                       leader
@@ -98,7 +98,8 @@ pub(super) struct Offer {
     pub terms: Vec<Term>,
 }
 
-/// A position in the journal of a member. ACK: all its records before it are acknowledged. PRUNED: the leader has none before it.
+/// A position in the journal of a member. ACK: all its records before it are acknowledged. PRUNED: the leader has none
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct At {
     pub member: usize,

@@ -1,7 +1,7 @@
 //! A mirror: copies of all journals of a leader, whichever they are, as a flow's state needs them.
 //!
-//! At each connection the follower asks for the names of the journals. It prunes its copies as the leader prunes, and truncates them where the
-//! leader, which was started again, has truncated what was not committed.
+//! At each connection the follower asks for the names of the journals. It prunes its copies as the leader prunes, and
+//! truncates them where the leader, which was started again, has truncated what was not committed.
 //!
 //! Invariant: no record before the floor, the end of what the copy knows to be committed, is ever dropped.
 
@@ -26,13 +26,13 @@ use super::rejoin::{Rejoin, RejoinOptions};
 pub struct Mirror {
     /// The directory of the copies, each under its name.
     pub dir: PathBuf,
-    /// Returns the number before which no record of the last journal, in this directory, may be dropped. As long as the leader has these
-    /// records, it has all that they refer to.
+    /// Returns the number before which no record of the last journal, in this directory, may be dropped. As long as the
+    /// leader has these records, it has all that they refer to.
     pub floor: fn(&Path) -> Result<u64, String>,
 }
 
-/// The journals that the leader has now, each by its name and the directory of its copy, those upstream first; `None` when `stop` is raised
-/// first.
+/// The journals that the leader has now, each by its name and the directory of its copy, those upstream first; `None`
+/// when `stop` is raised first.
 pub(super) fn journals(
     mirror: &Mirror,
     follower: &str,

@@ -1,7 +1,7 @@
 //! Notifies old leaders that a journal is in a newer term, until each of them knows.
 //!
-//! An old leader may be disconnected, stopped or without power when another copy is promoted. When it resumes, its writers continue to
-//! append. It cannot know which machine to ask for a newer term, so the new leader connects to it.
+//! An old leader may be disconnected, stopped or without power when another copy is promoted. When it resumes, its
+//! writers continue to append. It cannot know which machine to ask for a newer term, so the new leader connects to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope};

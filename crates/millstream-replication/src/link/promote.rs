@@ -25,15 +25,16 @@ pub struct Promoted {
     pub was_copy: bool,
 }
 
-/// Begin a new term in these journals: they may be appended to from now on, and all that they hold is durable. A directory that is no
-/// journal stands for the journals in it; the companions of a service's output belong to the output.
+/// Begin a new term in these journals: they may be appended to from now on, and all that they hold is durable. A
+/// directory that is no journal stands for the journals in it; the companions of a service's output belong to the
+/// output.
 ///
-/// The term is one more than the newest that any of them knows. A process that dies in the middle may have promoted some of them; the same
-/// call again promotes all to one term.
+/// The term is one more than the newest that any of them knows. A process that dies in the middle may have promoted
+/// some of them; the same call again promotes all to one term.
 ///
 /// # Errors
-/// [`ReplicationError::InUse`] while another process appends to one of them, as a follower does: then nothing is changed. A directory
-/// without journals; what the system says.
+/// [`ReplicationError::InUse`] while another process appends to one of them, as a follower does: then nothing is
+/// changed. A directory without journals; what the system says.
 pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     let mut journals = Vec::new();
     for dir in dirs {
@@ -65,8 +66,8 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     Ok(promoted)
 }
 
-/// Begin this term, which is newer than all that are known, in one journal: as [`promote`], for a machine that has the term from an arbiter. The
-/// followers of a journal that has led before stay: what they have acknowledged, they have.
+/// Begin this term, which is newer than all that are known, in one journal: as [`promote`], for a machine that has the
+/// term from an arbiter. The followers of a journal that has led before stay: what they have acknowledged, they have.
 ///
 /// # Errors
 /// As for [`promote`].
@@ -112,7 +113,8 @@ pub fn journals_of(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        // The records that a rejoin has set aside are in directories beside the journals, and are not members of the set.
+        // The records that a rejoin has set aside are in directories beside the journals, and are not members of the
+        // set.
         let is_aside = entry.file_name().to_string_lossy().contains(".dropped-");
         if path.is_dir() && !is_aside && is_journal(&path)? {
             found.push(path);

@@ -53,11 +53,12 @@ pub struct JournalPlan {
 }
 
 impl Rejoin {
-    /// Compare the journals with the leader's. They stay open, so that no process appends to them meanwhile. A journal that does not exist here is left
-    /// out: a follower creates it.
+    /// Compare the journals with the leader's. They stay open, so that no process appends to them meanwhile. A journal
+    /// that does not exist here is left out: a follower creates it.
     ///
     /// # Errors
-    /// A journal that a process has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
+    /// A journal that a process has open; a leader that cannot be reached, or is in an older term; what the two do not
+    /// have in common.
     pub fn plan(options: &RejoinOptions, stop: &AtomicBool) -> Result<Self, ReplicationError> {
         let tls = options.tls.as_ref();
         let connector = Connector::new(&options.leader, options.secret.clone(), tls)?;
@@ -118,8 +119,8 @@ impl Rejoin {
         self.plans.iter().map(|(plan, ..)| plan.clone()).collect()
     }
 
-    /// Set aside and drop what the leader does not have, and make the journals copies. A process that dies in the middle loses nothing:
-    /// the same call again completes it.
+    /// Set aside and drop what the leader does not have, and make the journals copies. A process that dies in the
+    /// middle loses nothing: the same call again completes it.
     ///
     /// # Errors
     /// An error of the system.

@@ -1,12 +1,14 @@
 //! Sending records to a follower, in rounds that keep a set of journals consistent.
 //!
-//! The journals of a set are in the order in which records cause each other: inputs before outputs. A round first notes where each of them
-//! ends, *the last one first*, and then sends each up to there, *the first one first*. A record of an output was appended after those that
-//! caused it; so the noted end of the output is never ahead of the ends of its inputs, which are noted later. A follower that appends in the
-//! order of receipt never has an effect without its cause.
+//! The journals of a set are in the order in which records cause each other: inputs before outputs. A round first notes
+//! where each of them ends, *the last one first*, and then sends each up to there, *the first one first*. A record of
+//! an output was appended after those that caused it; so the noted end of the output is never ahead of the ends of its
+//! inputs, which are noted later. A follower that appends in the order of receipt never has an effect without its
+//! cause.
 //!
-//! A journal that does not exist cannot have an end noted. It is looked for after the ends were noted: if it exists by then, an effect of its
-//! records may be before a noted end, and the round is abandoned. The follower connects again, and gets that journal too.
+//! A journal that does not exist cannot have an end noted. It is looked for after the ends were noted: if it exists by
+//! then, an effect of its records may be before a noted end, and the round is abandoned. The follower connects again,
+//! and gets that journal too.
 
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, Scope};

@@ -42,13 +42,15 @@ pub struct ServeOptions {
     pub journals: Vec<(String, PathBuf)>,
     /// The secret that followers must prove.
     pub secret: Option<Secret>,
-    /// The leader's certificate, for followers that verify it. With a secret alone, the leader makes a key when it starts.
+    /// The leader's certificate, for followers that verify it. With a secret alone, the leader makes a key when it
+    /// starts.
     pub tls: Option<LeaderTls>,
     /// The interval of heartbeats. A side that is silent for ten times as long is considered dead.
     pub heartbeat: Duration,
     /// The maximum number of connections.
     pub followers_max: usize,
-    /// Whether followers are let count by themselves, see `millstream journal followers`; otherwise the caller [admits](crate::Followers::admit) them.
+    /// Whether followers are let count by themselves, see `millstream journal followers`; otherwise the caller
+    /// [admits](crate::Followers::admit) them.
     pub admits: bool,
     /// Old leaders, by host and port. Each is notified that these journals are in newer terms, until it knows.
     pub notify: Vec<(String, u16)>,
@@ -79,8 +81,8 @@ impl ServeOptions {
 
 /// Serve until `stop` is raised. `ready` is called with the address when connections are accepted there.
 ///
-/// A journal that does not exist yet is served once it does, and never created. With each journal `NAME`, the companions of a service's output
-/// are served too if they exist: `NAME.schedule` and `NAME.snapshots`.
+/// A journal that does not exist yet is served once it does, and never created. With each journal `NAME`, the
+/// companions of a service's output are served too if they exist: `NAME.schedule` and `NAME.snapshots`.
 ///
 /// # Errors
 /// A journal that cannot be opened, two of one name, an address or a file that cannot be used.

@@ -94,8 +94,8 @@ pub(super) struct Progress<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Register the follower's name in each of its journals, and set its cursor to the position that it states: after a restart, or when its
-    /// copy was deleted and begun anew.
+    /// Register the follower's name in each of its journals, and set its cursor to the position that it states: after a
+    /// restart, or when its copy was deleted and begun anew.
     pub fn enter(
         &mut self,
         found: Vec<&'a Served>,
@@ -134,8 +134,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Lets the follower count in each of its journals where it may. It has sent a message since WELCOME: the copy is on its disk, and keeps its
-    /// own number. One that counts already costs a look at its cursor.
+    /// Lets the follower count in each of its journals where it may. It has sent a message since WELCOME: the copy is
+    /// on its disk, and keeps its own number. One that counts already costs a look at its cursor.
     fn seek_admission(&self, reports: bool) -> Result<(), ReplicationError> {
         if !self.leader.admits {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Waiting until one of several journals has a new record: a thread for each of them, which sleeps while the sender works.
+//! Waiting until one of several journals has a new record: a thread for each of them, which sleeps while the sender
+//! works.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! Which journals a service accepts as inputs: none that it writes to itself, and none whose records are all for other services.
+//! Which journals a service accepts as inputs: none that it writes to itself, and none whose records are all for other
+//! services.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +40,8 @@ pub(crate) fn not_written<'a>(
     Ok(())
 }
 
-/// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal is accepted.
+/// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal is
+/// accepted.
 ///
 /// Usually the first record is such a call. Only a journal that is refused is read to its end.
 pub(crate) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(), ServiceError> {

@@ -1,8 +1,8 @@
 //! The calls in a journal, read with the schemas that the journal itself holds.
 //!
-//! Notes in the journal hold the schemas of its calls and the names of its inputs. Records are read in order, from any one on.
-//! Notes before that one are looked for when a call needs them: a segment at a time towards the front, and each once. (A writer
-//! repeats its notes in each segment, but a copy of the journal may have its segments end elsewhere.)
+//! Notes in the journal hold the schemas of its calls and the names of its inputs. Records are read in order, from any
+//! one on. Notes before that one are looked for when a call needs them: a segment at a time towards the front, and each
+//! once. (A writer repeats its notes in each segment, but a copy of the journal may have its segments end elsewhere.)
 //!
 //! ```
 //! use millstream_journal::{Journal, Options};
@@ -64,7 +64,8 @@ impl Calls {
     /// Reads the body of the record `sequence`.
     ///
     /// # Errors
-    /// It is neither a call nor a note; a call does not fit its schema, or no note holds the schema; the records before it cannot be read.
+    /// It is neither a call nor a note; a call does not fit its schema, or no note holds the schema; the records before
+    /// it cannot be read.
     pub fn read(&mut self, sequence: u64, body: &[u8]) -> Result<Content, Cause> {
         match Record::read(body)? {
             Record::Note(note) => Ok(Content::Note(self.learn(sequence, note)?)),
@@ -76,7 +77,8 @@ impl Calls {
         }
     }
 
-    /// The call in a record as a document of YAML, with its time and, as a comment, its sequence number; nothing for a note.
+    /// The call in a record as a document of YAML, with its time and, as a comment, its sequence number; nothing for a
+    /// note.
     ///
     /// # Errors
     /// As [`read`](Self::read).

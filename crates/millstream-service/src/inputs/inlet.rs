@@ -155,8 +155,8 @@ impl<C> Inlet<C> {
         Ok(self.reader.seek(sequence.max(first).min(self.end()?))?)
     }
 
-    /// The time by which the next record is ordered among several inputs: when it was written. Records from the future count from when they
-    /// were seen, so that the other inputs do not hold them up until then.
+    /// The time by which the next record is ordered among several inputs: when it was written. Records from the future
+    /// count from when they were seen, so that the other inputs do not hold them up until then.
     pub fn peek_order(&mut self, host: &Host) -> Result<Option<(u64, u32)>, ServiceError> {
         let Some((time_ns, checksum)) = self.peek()? else {
             return Ok(None);

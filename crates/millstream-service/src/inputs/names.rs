@@ -7,7 +7,8 @@ use millstream_wire::InputName;
 
 use crate::error::ServiceError;
 
-/// The name of a journal in records. An empty journal may still become a copy of another one, and has another identity then.
+/// The name of a journal in records. An empty journal may still become a copy of another one, and has another identity
+/// then.
 pub(crate) fn name_of(journal: &Journal) -> Result<InputName, ServiceError> {
     Ok(InputName {
         path: journal.path().display().to_string(),

@@ -1,8 +1,8 @@
 //! Measures the latency from a record to the call of the component, for a sample of the calls.
 //!
-//! Reading the clock for each call would take a third of the time of a small call. An idle service can afford it, so each call
-//! after a pause is measured and counts once. Of the calls that follow each other without a pause, one in [`PERIOD`] is measured and
-//! counts for all of these. So percentiles are those of all calls.
+//! Reading the clock for each call would take a third of the time of a small call. An idle service can afford it, so
+//! each call after a pause is measured and counts once. Of the calls that follow each other without a pause, one in
+//! [`PERIOD`] is measured and counts for all of these. So percentiles are those of all calls.
 
 use millstream_journal::Host;
 use millstream_wire::Take;

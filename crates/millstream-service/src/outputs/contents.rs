@@ -1,4 +1,5 @@
-//! The contents of calls, the bytes after the lineage: whether a recorded call and one that is made now are the same, and their text.
+//! The contents of calls, the bytes after the lineage: whether a recorded call and one that is made now are the same,
+//! and their text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,8 +38,8 @@ impl<'a> Parts<'a> {
 }
 
 impl Contents {
-    /// Whether the recorded call, which is in the record `sequence`, has the method and the arguments of the one that is made now. Arguments
-    /// and fields that only one of the versions has are not compared, nor is the order of maps.
+    /// Whether the recorded call, which is in the record `sequence`, has the method and the arguments of the one that
+    /// is made now. Arguments and fields that only one of the versions has are not compared, nor is the order of maps.
     pub fn are_same(
         &mut self,
         recorded: &[u8],

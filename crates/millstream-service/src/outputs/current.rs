@@ -1,7 +1,8 @@
-//! The current input of the component: shared by the runner, which sets it, and the outlets and the clock, which read it.
+//! The current input of the component: shared by the runner, which sets it, and the outlets and the clock, which read
+//! it.
 //!
-//! One thread uses all of it, from a call of the component to its end. A component may be built on one thread and run on another; what it
-//! publishes on any other thread, or while it is not called, has no cause, and is refused.
+//! One thread uses all of it, from a call of the component to its end. A component may be built on one thread and run
+//! on another; what it publishes on any other thread, or while it is not called, has no cause, and is refused.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -263,8 +264,9 @@ impl Current {
 
 /// The time as a component may see it: that of the record that it is called with. It is the same in a replay.
 ///
-/// It does not go back where inputs arrive in another order than that of their times, by less than a second. Where a record is older than
-/// that, the clock of a machine was ahead and has been put right: then it has the time of the record.
+/// It does not go back where inputs arrive in another order than that of their times, by less than a second. Where a
+/// record is older than that, the clock of a machine was ahead and has been put right: then it has the time of the
+/// record.
 #[derive(Clone)]
 pub struct Clock {
     pub(crate) current: Arc<Current>,
@@ -285,8 +287,8 @@ impl Clock {
         self.current.time_ns.store(now_ns, Relaxed);
     }
 
-    /// The journal and the sequence number of the record that the component is called with. Nothing outside a service, and in
-    /// a timer of a replay.
+    /// The journal and the sequence number of the record that the component is called with. Nothing outside a service,
+    /// and in a timer of a replay.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn record(&self) -> Option<(String, u64)> {
@@ -314,8 +316,8 @@ impl Clock {
 
 /// The one-off timers of a component: it starts and cancels them in its calls, each under a name.
 ///
-/// The service calls the [method](crate::Setup::one_off) of a timer when it is due, and records that in its schedule, so that a start after a
-/// crash repeats it. A timer that came due while the service was down is called at the start.
+/// The service calls the [method](crate::Setup::one_off) of a timer when it is due, and records that in its schedule,
+/// so that a start after a crash repeats it. A timer that came due while the service was down is called at the start.
 ///
 /// ```
 /// use std::time::Duration;
@@ -348,8 +350,8 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Starts a timer: the method `timer` is called once, with `name`, when `length` has passed since the current call. A timer of the same
-    /// method and name that has not come due is replaced.
+    /// Starts a timer: the method `timer` is called once, with `name`, when `length` has passed since the current call.
+    /// A timer of the same method and name that has not come due is replaced.
     ///
     /// # Errors
     /// [`ServiceError::NoTimer`]: the component has no such method, or is not complete yet.

@@ -1,7 +1,8 @@
 //! Records that a component could not take, set aside in a journal: each once, however often the service is started.
 //!
-//! Several services may share the journal. A letter names the service, by the identity of its output journal, the input, by its identity,
-//! and the record: its number and its body, because an input that has lost its end may use a number again.
+//! Several services may share the journal. A letter names the service, by the identity of its output journal, the
+//! input, by its identity, and the record: its number and its body, because an input that has lost its end may use a
+//! number again.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -18,8 +19,8 @@ pub(crate) struct DeadLetters {
     writer: Writer,
     /// The identity of the output journal; `None` for a service without output.
     service: Option<u128>,
-    /// The letters of this service: the input, the number of the record, and the hash of its body; `None` before the first letter of
-    /// this run.
+    /// The letters of this service: the input, the number of the record, and the hash of its body; `None` before the
+    /// first letter of this run.
     known: Option<HashSet<(u128, u64, u64)>>,
     hasher: RandomState,
 }

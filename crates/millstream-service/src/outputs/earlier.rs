@@ -1,7 +1,7 @@
 //! The outputs of earlier runs: a start compares them with those that the component makes again.
 //!
-//! Calls are compared by their contents, method and arguments. Where the interface has changed since, a recorded call is read as any reader
-//! of the new interface reads it.
+//! Calls are compared by their contents, method and arguments. Where the interface has changed since, a recorded call
+//! is read as any reader of the new interface reads it.
 
 use std::sync::Arc;
 

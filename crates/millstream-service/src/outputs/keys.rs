@@ -1,11 +1,12 @@
 //! Keys of external calls: a call that its publisher makes again is recorded once.
 //!
-//! A key is a part of the record of its call ([`KeyedCall`]), so that both are there, or neither. The keys in memory are those of the
-//! journal's newest records, whichever process has written them: they are read when the first one is needed, and the following ones before
-//! each use.
+//! A key is a part of the record of its call ([`KeyedCall`]), so that both are there, or neither. The keys in memory
+//! are those of the journal's newest records, whichever process has written them: they are read when the first one is
+//! needed, and the following ones before each use.
 //!
-//! Invariant: after [`catch_up`](Keys::catch_up) has returned `true`, each key of the records before [`position`](Keys::position) is known that is younger than the time for
-//! which keys are kept, up to the number of keys that are kept.
+//! Invariant: after [`catch_up`](Keys::catch_up) has returned `true`, each key of the records before
+//! [`position`](Keys::position) is known that is younger than the time for which keys are kept, up to the number of
+//! keys that are kept.
 
 use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{HashMap, VecDeque};
@@ -110,9 +111,9 @@ impl Key {
 }
 
 impl Keys {
-    /// The keys in this journal, each of which is kept for at least the time `keep` in which the journal is written to, and 1,048,576 of
-    /// them. A key is not known longer than its record is there. A cursor of the journal, `keys`, keeps these records from retention for
-    /// cursors.
+    /// The keys in this journal, each of which is kept for at least the time `keep` in which the journal is written to,
+    /// and 1,048,576 of them. A key is not known longer than its record is there. A cursor of the journal, `keys`,
+    /// keeps these records from retention for cursors.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -143,8 +144,8 @@ impl Keys {
         self.reader.position()
     }
 
-    /// Reads the keys of at most so many new records. Returns whether there are no more. The first time it begins with the oldest record
-    /// of the time for which keys are kept.
+    /// Reads the keys of at most so many new records. Returns whether there are no more. The first time it begins with
+    /// the oldest record of the time for which keys are kept.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -153,7 +154,8 @@ impl Keys {
         if next == first || self.position() == next && self.is_placed {
             return Ok(true);
         }
-        // The age of a key is the time to the newest record: an outage makes it no older, a clock that has jumped forward does.
+        // The age of a key is the time to the newest record: an outage makes it no older, a clock that has jumped
+        // forward does.
         let mut newest = self.journal.reader()?;
         newest.seek(next - 1)?;
         let newest_ns = newest.peek_time()?.unwrap_or_default();
@@ -246,9 +248,9 @@ impl Keys {
         Ok(())
     }
 
-    /// Moves the cursor `keys` of the journal, before which retention for cursors may remove records, past calls whose keys are not kept any
-    /// more. A journal that never had a key has no such cursor. Reads the keys of at most so many new records, and returns whether there
-    /// are no more.
+    /// Moves the cursor `keys` of the journal, before which retention for cursors may remove records, past calls whose
+    /// keys are not kept any more. A journal that never had a key has no such cursor. Reads the keys of at most so many
+    /// new records, and returns whether there are no more.
     ///
     /// # Errors
     /// The journal cannot be read, or its cursor not be moved.

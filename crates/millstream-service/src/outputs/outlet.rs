@@ -1,7 +1,8 @@
 //! The transport of a publisher: writes calls straight into the mapped memory of a journal.
 //!
-//! The schema, and the names of the inputs, are repeated before the first call in each segment. So a segment can be read without the
-//! ones before it, and retention, which removes whole segments, removes nothing that later records need.
+//! The schema, and the names of the inputs, are repeated before the first call in each segment. So a segment can be
+//! read without the ones before it, and retention, which removes whole segments, removes nothing that later records
+//! need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,8 @@ pub struct Outlet {
     schemas: Vec<Arc<Schema>>,
     /// The contents of a call that may be recorded already.
     scratch: Vec<u8>,
-    /// The segment in which the notes have been written, by its first record, and how often inputs had been renamed by then.
+    /// The segment in which the notes have been written, by its first record, and how often inputs had been renamed by
+    /// then.
     announced: Option<(u64, u32)>,
     /// The last call that was recorded.
     last: Option<u64>,
@@ -73,8 +75,8 @@ impl Outlet {
     }
 
     /// A call returns only when so many followers on other machines have acknowledged it, and fails with
-    /// [`NotFollowed`](millstream_replication::ReplicationError::NotFollowed) after `limit`: it is recorded all the same, and the caller that makes it
-    /// again has it recorded twice.
+    /// [`NotFollowed`](millstream_replication::ReplicationError::NotFollowed) after `limit`: it is recorded all the
+    /// same, and the caller that makes it again has it recorded twice.
     ///
     /// ```
     /// use std::time::Duration;
@@ -108,10 +110,10 @@ impl Outlet {
         self
     }
 
-    /// Records an external call, unless a call with this key is recorded already: by this process or by another one, now or by an earlier
-    /// run. `contents` is the call [without lineage](millstream_wire::Call::contents), and `keys` are those of the same journal. The key is
-    /// a part of the record, and no other process appends between the look at the keys and the record: nothing is recorded twice, whatever
-    /// process dies.
+    /// Records an external call, unless a call with this key is recorded already: by this process or by another one,
+    /// now or by an earlier run. `contents` is the call [without lineage](millstream_wire::Call::contents), and `keys`
+    /// are those of the same journal. The key is a part of the record, and no other process appends between the look at
+    /// the keys and the record: nothing is recorded twice, whatever process dies.
     ///
     /// # Errors
     /// The journal cannot be read or written.

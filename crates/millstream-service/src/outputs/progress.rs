@@ -113,7 +113,8 @@ impl Progress {
     #[inline]
     pub fn begin(&mut self, lineage: Lineage, time_ns: u64) {
         let at_ns = i64::try_from(time_ns).unwrap_or(i64::MAX);
-        // Small differences are those of the order; after a larger one, the clock that wrote the earlier records was ahead.
+        // Small differences are those of the order; after a larger one, the clock that wrote the earlier records was
+        // ahead.
         if at_ns > self.time_ns || self.time_ns - at_ns > DISORDER_NS {
             self.time_ns = at_ns;
         }

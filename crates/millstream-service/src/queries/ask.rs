@@ -16,8 +16,8 @@ use crate::error::ServiceError;
 /// The longest path of a socket, a few bytes less than the system allows.
 const PATH_BYTES_MAX: usize = 100;
 
-/// Asks the component that writes to the journal `output`, and waits for its answer for `limit` at most. An empty name asks the only query of
-/// the component.
+/// Asks the component that writes to the journal `output`, and waits for its answer for `limit` at most. An empty name
+/// asks the only query of the component.
 ///
 /// # Errors
 /// [`ServiceError::Asked`]: no service with queries runs there, it has no such query, or it could not answer.

@@ -1,4 +1,5 @@
-//! The messages between a client and a service with queries: JSON after its length, 4 bytes with the most significant first.
+//! The messages between a client and a service with queries: JSON after its length, 4 bytes with the most significant
+//! first.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 

@@ -26,7 +26,8 @@ pub(crate) fn holds(output: &Journal, outputs: Bookmark) -> Result<bool, Service
     }
 }
 
-/// Looks for the last announcement that is not ahead of the outputs: a loss of power may have removed some, and others may have their numbers.
+/// Looks for the last announcement that is not ahead of the outputs: a loss of power may have removed some, and others
+/// may have their numbers.
 pub(crate) fn find(
     schedule: &Schedule,
     output: &Journal,

@@ -1,19 +1,21 @@
 //! The schedule: the inputs and ticks that a service was called with, in order, in a journal beside the output journal.
 //!
-//! It holds *announcements* and *entries*. An announcement, at each start and end of the service and at each of its snapshots, says
-//! which inputs and timers the service has, by identity and by name, and the position in each. With one input and no timer the order is
-//! that of the input, and there are no entries. With several, an entry for each call says which one came next.
+//! It holds *announcements* and *entries*. An announcement, at each start and end of the service and at each of its
+//! snapshots, says which inputs and timers the service has, by identity and by name, and the position in each. With one
+//! input and no timer the order is that of the input, and there are no entries. With several, an entry for each call
+//! says which one came next.
 //!
-//! - A record of an input: `[input, sequence, checksum]`. A tick of a timer: `[nil, timer, time in ns, next]`, where `next` is its next
-//!   occurrence, in ns, or the name of a one-off timer. The numbers are those of the last announcement.
-//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, checksum, inputs, gone, timers]`. `outputs` is the
-//!   sequence number that the next output gets. An input is `[path, identity, start, next, checksum]`: the first record that the service ever
-//!   took, and the one that it takes next. `gone` are inputs that the service had before. A timer is `[name, next]`, with its next occurrence
-//!   in ns (0 of one-off timers).
+//! - A record of an input: `[input, sequence, checksum]`. A tick of a timer: `[nil, timer, time in ns, next]`, where
+//!   `next` is its next occurrence, in ns, or the name of a one-off timer. The numbers are those of the last
+//!   announcement.
+//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, checksum, inputs, gone, timers]`.
+//!   `outputs` is the sequence number that the next output gets. An input is `[path, identity, start, next, checksum]`:
+//!   the first record that the service ever took, and the one that it takes next. `gone` are inputs that the service
+//!   had before. A timer is `[name, next]`, with its next occurrence in ns (0 of one-off timers).
 //!
-//! A checksum is that of the record before a position, or of the record of an entry: so a journal is noticed that has lost its end. The
-//! positions of an announcement bind only if the outputs before it are there: after a loss of outputs, the last one that is left says where
-//! to resume.
+//! A checksum is that of the record before a position, or of the record of an entry: so a journal is noticed that has
+//! lost its end. The positions of an announcement bind only if the outputs before it are there: after a loss of
+//! outputs, the last one that is left says where to resume.
 
 mod entries;
 
@@ -191,8 +193,8 @@ impl Schedule {
         self.append_bytes(out.written())
     }
 
-    /// A start would read from this announcement on. What comes before the one of the last call is removed: a start needs that one when a loss
-    /// of power has taken outputs away.
+    /// A start would read from this announcement on. What comes before the one of the last call is removed: a start
+    /// needs that one when a loss of power has taken outputs away.
     pub fn pass(&mut self, announcement: u64) -> Result<(), ServiceError> {
         let before = self.needed.replace(announcement);
         if let (Some(before), Some(cursor)) = (before, &self.cursor) {
@@ -211,7 +213,8 @@ impl Schedule {
         Ok(self.journal.first()? > 0)
     }
 
-    /// All announcements and entries that are there, or those from an announcement on. Entries whose announcement was pruned are left out.
+    /// All announcements and entries that are there, or those from an announcement on. Entries whose announcement was
+    /// pruned are left out.
     pub fn entries(&self, from: Option<u64>) -> Result<Entries, ServiceError> {
         let mut reader = self.journal.reader()?;
         if let Some(from) = from {

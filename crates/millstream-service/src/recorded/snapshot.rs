@@ -1,11 +1,12 @@
 //! Saved states of a component, so that a start need not repeat all inputs: a journal beside the output journal.
 //!
-//! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
-//! `[1, time in ns, outputs, checksum, schedule, checksum, pieces, [[path, identity, position, checksum], ...], [[timer, name, due, length], ...],
-//! state version]`. Positions are the sequence numbers that come next, of the outputs, of the [schedule](crate::recorded::schedule) after the
-//! announcement of the snapshot, and of each input, which is named by its identity; each with the checksum of the record before it. Then come
-//! the one-off timers, with their times in ns, and the version of the state. The last two snapshots are kept: after a loss of power that removed outputs which the newest one
-//! covers, the other one remains.
+//! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that
+//! completes it: `[1, time in ns, outputs, checksum, schedule, checksum, pieces, [[path, identity, position, checksum],
+//! ...], [[timer, name, due, length], ...], state version]`. Positions are the sequence numbers that come next, of the
+//! outputs, of the [schedule](crate::recorded::schedule) after the announcement of the snapshot, and of each input,
+//! which is named by its identity; each with the checksum of the record before it. Then come the one-off timers, with
+//! their times in ns, and the version of the state. The last two snapshots are kept: after a loss of power that removed
+//! outputs which the newest one covers, the other one remains.
 
 use std::path::PathBuf;
 
@@ -59,7 +60,8 @@ pub trait Snapshot {
     /// The version of the state. A new one calls for [`migrate`](Self::migrate).
     const VERSION: u64 = 1;
 
-    /// The state as bytes. [`packed`](millstream_wire::packed) encodes any type that is [`Wire`](macro@millstream_wire::Wire).
+    /// The state as bytes. [`packed`](millstream_wire::packed) encodes any type that is
+    /// [`Wire`](macro@millstream_wire::Wire).
     ///
     /// # Errors
     /// The state cannot be kept; the service ends with that.

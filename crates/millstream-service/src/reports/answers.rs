@@ -208,7 +208,8 @@ impl<I: Interface + ?Sized> Caller<I> {
         })
     }
 
-    /// Makes a call, and waits for its answer, for `limit` at most. Of several calls, the answer is that of the last one.
+    /// Makes a call, and waits for its answer, for `limit` at most. Of several calls, the answer is that of the last
+    /// one.
     ///
     /// # Errors
     /// There was no call; a journal cannot be written or read.

@@ -27,7 +27,8 @@ pub struct Hop {
 /// The chain of causes of one record, its origin last.
 ///
 /// Journals are recognised by their identity. Each is looked for under the recorded path, as it is and relative to the
-/// directory of the journal that names it; among the journals beside that one; and in `folders`, and the journals in these.
+/// directory of the journal that names it; among the journals beside that one; and in `folders`, and the journals in
+/// these.
 ///
 /// # Errors
 /// A journal on the way is not found; a record has been pruned, or is lost: another one may have its number.

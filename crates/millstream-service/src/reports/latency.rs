@@ -1,11 +1,13 @@
 //! Latencies of the calls in a journal, hop by hop, from the recorded times and lineage.
 //!
-//! A record has the time at which it was appended, and a service's output the input that it is an effect of. So each hop is measured
-//! from an input's record to the output's, and has two parts, *publish to take* and *take to output*. A service with several inputs or
-//! timers records each input as it takes it, in its [schedule](crate::recorded::schedule). One with one input and no timer measures the
+//! A record has the time at which it was appended, and a service's output the input that it is an effect of. So each
+//! hop is measured from an input's record to the output's, and has two parts, *publish to take* and *take to output*. A
+//! service with several inputs or timers records each input as it takes it, in its
+//! [schedule](crate::recorded::schedule). One with one input and no timer measures the
 //! [take](Take) of some of its calls, each of which counts for the number of calls in its record; there *publish to output* covers all calls.
 //!
-//! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, with a latency of 0.
+//! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, with a
+//! latency of 0.
 
 mod takes;
 mod times;
@@ -67,8 +69,9 @@ pub struct HopLatency {
     pub max_us: f64,
 }
 
-/// Measures the calls of the journal from the record `first` up to and including `last`. The journals upstream are read in parallel, each
-/// from front to back, so that memory does not grow with the range; they are looked for as by [`history`](crate::history()), in `folders` too.
+/// Measures the calls of the journal from the record `first` up to and including `last`. The journals upstream are read
+/// in parallel, each from front to back, so that memory does not grow with the range; they are looked for as by
+/// [`history`](crate::history()), in `folders` too.
 ///
 /// ```
 /// use millstream_journal::{Journal, Options};
@@ -127,8 +130,8 @@ struct Node {
 }
 
 impl Node {
-    /// Moves to a record. Records skipped on the way forward may hold new names of inputs; after a longer seek they are looked up
-    /// again.
+    /// Moves to a record. Records skipped on the way forward may hold new names of inputs; after a longer seek they are
+    /// looked up again.
     fn go_to(&mut self, sequence: u64) -> Result<(), ServiceError> {
         let at = self.reader.position();
         if at == sequence {

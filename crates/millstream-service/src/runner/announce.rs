@@ -1,7 +1,7 @@
 //! The position of a service in each of its inputs: recorded in its schedule, and as cursors of the inputs.
 //!
-//! A cursor follows the schedule, so that no record is pruned that a start needs. It is written when the service starts and ends,
-//! with each snapshot, and rarely in between: a call does not wait for it.
+//! A cursor follows the schedule, so that no record is pruned that a start needs. It is written when the service starts
+//! and ends, with each snapshot, and rarely in between: a call does not wait for it.
 
 use std::time::Duration;
 
@@ -103,7 +103,8 @@ impl<C> Runner<C> {
         !self.inlets.iter().map(|inlet| inlet.position()).eq(places)
     }
 
-    /// Takes a cursor on each input, which is named after the output journal, and sets it to the first record that this way of rebuilding needs.
+    /// Takes a cursor on each input, which is named after the output journal, and sets it to the first record that this
+    /// way of rebuilding needs.
     pub(super) fn protect_inputs(&mut self) -> Result<(), ServiceError> {
         let Some(output) = &self.output else {
             return Ok(());

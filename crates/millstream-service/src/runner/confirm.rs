@@ -1,5 +1,5 @@
-//! What a start requires of the journals: the records before each recorded position are there. A journal that has lost its end would
-//! otherwise give the numbers of lost records to others, and the service would skip those.
+//! What a start requires of the journals: the records before each recorded position are there. A journal that has lost
+//! its end would otherwise give the numbers of lost records to others, and the service would skip those.
 
 use millstream_journal::{Bookmark, Error as JournalError, Journal};
 
@@ -33,8 +33,8 @@ impl<C> Runner<C> {
         }
     }
 
-    /// Whether the positions of an announcement bind: the outputs before it are there. After a loss of outputs, the last one that is left
-    /// says where to resume. A replay has no outputs, and follows each announcement.
+    /// Whether the positions of an announcement bind: the outputs before it are there. After a loss of outputs, the
+    /// last one that is left says where to resume. A replay has no outputs, and follows each announcement.
     pub(super) fn binds(&self, announced: &Announcement) -> Result<bool, ServiceError> {
         let Some(output) = &self.output else {
             return Ok(true);

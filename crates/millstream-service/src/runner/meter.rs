@@ -37,7 +37,8 @@ impl Meter {
         }
     }
 
-    /// For each input, in the order in which they were added, the sequence number of the next record; empty before the start.
+    /// For each input, in the order in which they were added, the sequence number of the next record; empty before the
+    /// start.
     #[must_use]
     pub fn positions(&self) -> Option<Vec<u64>> {
         let positions = self.positions.get()?.iter();

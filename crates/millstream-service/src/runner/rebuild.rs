@@ -1,8 +1,10 @@
-//! The start of a service: the state of the component is rebuilt, and the service resumes after the last input that has its effect.
+//! The start of a service: the state of the component is rebuilt, and the service resumes after the last input that has
+//! its effect.
 //!
-//! The state comes from a snapshot, if there is one; after it from the component's own outputs, if it is called with them, else from the
-//! inputs, whose outputs are compared with the recorded ones and not recorded again. The [schedule](crate::recorded::schedule) says in which order. Inputs
-//! and timers that the service has no longer are skipped: their outputs stay.
+//! The state comes from a snapshot, if there is one; after it from the component's own outputs, if it is called with
+//! them, else from the inputs, whose outputs are compared with the recorded ones and not recorded again. The
+//! [schedule](crate::recorded::schedule) says in which order. Inputs and timers that the service has no longer are
+//! skipped: their outputs stay.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -131,7 +133,8 @@ impl<C> Runner<C> {
         self.settings.rebuild && self.own.is_none()
     }
 
-    /// Whether the component is called with this input: for its state, or because not all of its effects may be recorded.
+    /// Whether the component is called with this input: for its state, or because not all of its effects may be
+    /// recorded.
     fn takes(&self, lineage: Lineage) -> bool {
         let is_before_last = self.progress.last.is_some_and(|last| last != lineage);
         self.repeats() || !(self.progress.is_finished || is_before_last)
@@ -252,7 +255,8 @@ impl<C> Runner<C> {
         }))
     }
 
-    /// Calls the component with its own outputs, but not with those of the last input if more of them may be missing: that one is repeated.
+    /// Calls the component with its own outputs, but not with those of the last input if more of them may be missing:
+    /// that one is repeated.
     fn hear_own(
         &mut self,
         kept: Option<&Position>,
@@ -392,7 +396,8 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Refuses an input that another journal has replaced under its path: its records would be taken for those of the one before.
+    /// Refuses an input that another journal has replaced under its path: its records would be taken for those of the
+    /// one before.
     fn check_replaced(&self, place: &InputPosition) -> Result<(), ServiceError> {
         let path = Path::new(&place.input.path);
         let replaced = |inlet: &&Inlet<C>| same_directory(path, &inlet.journal.path());
@@ -441,8 +446,8 @@ impl<C> Runner<C> {
         }
     }
 
-    /// Moves an input to its position in an announcement, if that binds. After an announcement with an implicit order, the records
-    /// before the position have no entries.
+    /// Moves an input to its position in an announcement, if that binds. After an announcement with an implicit order,
+    /// the records before the position have no entries.
     fn repeat_to(
         &mut self,
         past: &Past<'_>,
@@ -575,8 +580,8 @@ impl<C> Runner<C> {
         if !repeats {
             inlet.seek(resume.lineage.sequence)?;
         } else if !inlet.placed {
-            // The input was empty at the last announcement and is another journal's copy now, or a loss of power took the schedule
-            // away: the service began with the first record of all.
+            // The input was empty at the last announcement and is another journal's copy now, or a loss of power took
+            // the schedule away: the service began with the first record of all.
             inlet.start = 0;
             inlet.seek(0)?;
         }

@@ -1,8 +1,9 @@
 //! A replay: a component is called as the service called it, and nothing is recorded.
 //!
-//! The [schedule](crate::recorded::schedule) of the service says in which order inputs were taken, and when timers fired. Where there is none,
-//! inputs are merged by the times of their records. A timer that the schedule does not know, or any without a schedule, fires by the times
-//! of the records: at each multiple of its period between two of them.
+//! The [schedule](crate::recorded::schedule) of the service says in which order inputs were taken, and when timers
+//! fired. Where there is none, inputs are merged by the times of their records. A timer that the schedule does not
+//! know, or any without a schedule, fires by the times of the records: at each multiple of its period between two of
+//! them.
 
 use crate::recorded::schedule::Schedule;
 

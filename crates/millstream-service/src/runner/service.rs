@@ -42,7 +42,8 @@ impl Service {
         })
     }
 
-    /// A service whose outputs go nowhere or to a [`Recorder`](millstream_wire::Recorder): to replay inputs. It takes all existing records.
+    /// A service whose outputs go nowhere or to a [`Recorder`](millstream_wire::Recorder): to replay inputs. It takes
+    /// all existing records.
     #[must_use]
     pub fn without_output() -> Self {
         Self {
@@ -86,8 +87,9 @@ impl Service {
         self.clock().timers()
     }
 
-    /// A service that repeats the calls of another one without recording them: that one writes, or wrote, to the journal `output`. Without
-    /// one, or without its schedule, inputs are merged by the times of their records, and timers fire by these times.
+    /// A service that repeats the calls of another one without recording them: that one writes, or wrote, to the
+    /// journal `output`. Without one, or without its schedule, inputs are merged by the times of their records, and
+    /// timers fire by these times.
     ///
     /// Its runner takes the recorded calls when it starts, and then later records in the order of the only input.
     ///

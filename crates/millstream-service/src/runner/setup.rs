@@ -50,7 +50,8 @@ pub struct Setup<C> {
 }
 
 impl<C: 'static> Setup<C> {
-    /// Calls the component with the records of this journal that are calls of the interface. Several inputs are merged by time.
+    /// Calls the component with the records of this journal that are calls of the interface. Several inputs are merged
+    /// by time.
     ///
     /// # Errors
     /// The journal cannot be read; the interface contradicts itself.
@@ -61,8 +62,8 @@ impl<C: 'static> Setup<C> {
         self.input_with(journal, I::schema()?, I::dispatch)
     }
 
-    /// As [`input`](Self::input) for an interface that is known only now: `dispatch` gets the number of a method of the schema and its
-    /// arguments.
+    /// As [`input`](Self::input) for an interface that is known only now: `dispatch` gets the number of a method of the
+    /// schema and its arguments.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -92,8 +93,8 @@ impl<C: 'static> Setup<C> {
         Ok(self)
     }
 
-    /// Saves the state of the component after every `every` calls, and when the service is stopped, in a journal
-    /// beside the output journal (`replies.snapshots`). A start resumes from there and repeats only the inputs after it.
+    /// Saves the state of the component after every `every` calls, and when the service is stopped, in a journal beside
+    /// the output journal (`replies.snapshots`). A start resumes from there and repeats only the inputs after it.
     #[must_use]
     pub fn snapshots(self, every: u64) -> Self
     where
@@ -110,7 +111,8 @@ impl<C: 'static> Setup<C> {
         self.snapshots_with(every, C::VERSION, |component| component.snapshot(), restore)
     }
 
-    /// As [`snapshots`](Self::snapshots) with two functions: one saves a state of this `version`, one restores a state of any version.
+    /// As [`snapshots`](Self::snapshots) with two functions: one saves a state of this `version`, one restores a state
+    /// of any version.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn snapshots_with(
@@ -130,9 +132,9 @@ impl<C: 'static> Setup<C> {
         self
     }
 
-    /// Rebuilds the state from the outputs of the component: at a start, the object that `listener` returns, the component itself or a part of
-    /// it, is called with all recorded calls of the interface. Only the last input is repeated, as some of its outputs may be missing. For
-    /// components whose outputs determine their whole state.
+    /// Rebuilds the state from the outputs of the component: at a start, the object that `listener` returns, the
+    /// component itself or a part of it, is called with all recorded calls of the interface. Only the last input is
+    /// repeated, as some of its outputs may be missing. For components whose outputs determine their whole state.
     ///
     /// ```
     /// use millstream_journal::{Journal, Options};
@@ -236,8 +238,8 @@ impl<C: 'static> Setup<C> {
 
     /// Calls the component at times, with the recorded time in ns since 1970.
     ///
-    /// The calls are recorded under the `name`, which no other timer of the component has: timers may be added, removed and put in
-    /// another order. Recorded calls of a removed timer are not repeated.
+    /// The calls are recorded under the `name`, which no other timer of the component has: timers may be added, removed
+    /// and put in another order. Recorded calls of a removed timer are not repeated.
     #[must_use]
     pub fn timer(
         mut self,
@@ -249,8 +251,9 @@ impl<C: 'static> Setup<C> {
         self
     }
 
-    /// Calls the component when a one-off timer is due that it has started with its [`Timers`](crate::Timers) for the method `name`; with the
-    /// name of the timer, and the recorded time in ns since 1970. These calls are recorded as those of a [`timer`](Self::timer).
+    /// Calls the component when a one-off timer is due that it has started with its [`Timers`](crate::Timers) for the
+    /// method `name`; with the name of the timer, and the recorded time in ns since 1970. These calls are recorded as
+    /// those of a [`timer`](Self::timer).
     #[must_use]
     pub fn one_off(
         mut self,
@@ -262,16 +265,17 @@ impl<C: 'static> Setup<C> {
         self
     }
 
-    /// While the state is rebuilt, `asked` is called after each call of the component: if it returns true, the start ends with
-    /// [`ServiceError::Stopped`].
+    /// While the state is rebuilt, `asked` is called after each call of the component: if it returns true, the start
+    /// ends with [`ServiceError::Stopped`].
     #[must_use]
     pub fn stopped_by(mut self, asked: impl Fn() -> bool + Send + 'static) -> Self {
         self.asked = Some(Box::new(asked));
         self
     }
 
-    /// Answers the query `name` while the service runs, from the state of the component: on its thread, between two inputs. Nothing is recorded,
-    /// and the query makes no calls. [`ask`](crate::ask) asks it, through a socket beside the output journal.
+    /// Answers the query `name` while the service runs, from the state of the component: on its thread, between two
+    /// inputs. Nothing is recorded, and the query makes no calls. [`ask`](crate::ask) asks it, through a socket beside
+    /// the output journal.
     ///
     /// ```
     /// use millstream_journal::{Journal, Options};

@@ -24,10 +24,12 @@ use crate::settings::Settings;
 use crate::timers::{Timer, Wall};
 
 impl<C: 'static> Setup<C> {
-    /// Finds the position of the service, rebuilds the state of the component, and moves to the record after the last input.
+    /// Finds the position of the service, rebuilds the state of the component, and moves to the record after the last
+    /// input.
     ///
     /// # Errors
-    /// Inputs that are needed have been pruned; two inputs are one journal; the component fails, or does not do again what it did.
+    /// Inputs that are needed have been pruned; two inputs are one journal; the component fails, or does not do again
+    /// what it did.
     pub fn start(self, settings: Settings) -> Result<Runner<C>, ServiceError> {
         let Self {
             service,
@@ -185,7 +187,8 @@ impl Recorded {
         })
     }
 
-    /// The last announcement of which no output is lost. A last input before it needs no repetition: all its effects are recorded.
+    /// The last announcement of which no output is lost. A last input before it needs no repetition: all its effects
+    /// are recorded.
     fn finish(&mut self, output: Option<&Journal>) -> Result<Option<u64>, ServiceError> {
         let (Some(schedule), Some(output)) = (&self.schedule, output) else {
             return Ok(None);

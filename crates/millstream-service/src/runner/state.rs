@@ -93,8 +93,9 @@ impl<C> Runner<C> {
         self.progress.check_silence(output)
     }
 
-    /// Warnings of the start, a sentence each: an input that may only be read, so that no cursor protects its records from
-    /// pruning; ticks of a removed timer, which the state lacks; calls that differ from the recorded ones and were accepted.
+    /// Warnings of the start, a sentence each: an input that may only be read, so that no cursor protects its records
+    /// from pruning; ticks of a removed timer, which the state lacks; calls that differ from the recorded ones and were
+    /// accepted.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings

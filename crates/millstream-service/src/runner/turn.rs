@@ -1,4 +1,5 @@
-//! The loop of a runner: it takes the next input, calls the component, and makes a snapshot or an announcement when one is due.
+//! The loop of a runner: it takes the next input, calls the component, and makes a snapshot or an announcement when one
+//! is due.
 
 use std::time::Duration;
 
@@ -251,7 +252,8 @@ impl<C> Runner<C> {
         self.following.is_some()
     }
 
-    /// Waits until the followers have all outputs, for `limit` at most; true when they have, or when none are asked for.
+    /// Waits until the followers have all outputs, for `limit` at most; true when they have, or when none are asked
+    /// for.
     ///
     /// # Errors
     /// The output journal or the position of a follower cannot be read.

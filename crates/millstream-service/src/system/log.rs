@@ -1,5 +1,5 @@
-//! The log of a process of services: warnings and errors, a line each, on standard error. `millstream service up` puts the
-//! time and the name of the process before them.
+//! The log of a process of services: warnings and errors, a line each, on standard error. `millstream service up` puts
+//! the time and the name of the process before them.
 
 use std::fmt;
 

@@ -137,7 +137,8 @@ impl<C: 'static> Component<C> {
         self
     }
 
-    /// The component can be called with its own outputs, as by [`Setup::rebuild_from`]: `rebuild = "outputs"` of the file needs it.
+    /// The component can be called with its own outputs, as by [`Setup::rebuild_from`]: `rebuild = "outputs"` of the
+    /// file needs it.
     #[must_use]
     pub fn rebuild_from<I: Dispatch<T> + ?Sized + 'static, T: ?Sized + 'static>(
         mut self,
@@ -169,8 +170,8 @@ impl<C: 'static> Component<C> {
     /// Runs the service as the file says until the system stops it.
     ///
     /// # Errors
-    /// As [`Setup::start`] and [`Runner::turn`](crate::Runner::turn); the file asks for a way to rebuild the state that the
-    /// component has not got.
+    /// As [`Setup::start`] and [`Runner::turn`](crate::Runner::turn); the file asks for a way to rebuild the state that
+    /// the component has not got.
     pub fn run(self) -> Result<(), Cause> {
         let Self {
             mut setup,

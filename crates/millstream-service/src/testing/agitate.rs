@@ -7,8 +7,9 @@
 //! | `VALUE-METHOD` | in the first call of the method all fields that can have the value have it |
 //! | the same with `-N` after it | in the N-th call, which is not the first of its method |
 //!
-//! The values are `empty`, `nan`, `minus-1`, `largest` and `long`, each for the types that have it. Swapped calls keep the order of their times.
-//! The numbers of variants are limited ([`PLACED_MAX`], [`OVERRIDDEN_MAX`]); those that come first in the table come first.
+//! The values are `empty`, `nan`, `minus-1`, `largest` and `long`, each for the types that have it. Swapped calls keep
+//! the order of their times. The numbers of variants are limited ([`PLACED_MAX`], [`OVERRIDDEN_MAX`]); those that come
+//! first in the table come first.
 
 use std::collections::HashSet;
 
@@ -86,8 +87,8 @@ fn placed(input: &[Call]) -> Vec<Variant> {
     variants
 }
 
-/// First the variants of each method's first call, a field at a time and all at once, then the same of later calls, all at once and a
-/// field at a time.
+/// First the variants of each method's first call, a field at a time and all at once, then the same of later calls, all
+/// at once and a field at a time.
 fn overridden(input: &[Call], interfaces: &[Schema]) -> Vec<Variant> {
     let (mut first, mut first_all) = (Vec::new(), Vec::new());
     let (mut later, mut later_all) = (Vec::new(), Vec::new());

@@ -80,8 +80,8 @@ impl<C> Trial<C> {
         self
     }
 
-    /// Calls the component when a one-off timer is due that it has started for the method `name` with the [`Timers`](crate::Timers) of the
-    /// trial's clock.
+    /// Calls the component when a one-off timer is due that it has started for the method `name` with the
+    /// [`Timers`](crate::Timers) of the trial's clock.
     #[must_use]
     pub fn one_off(
         mut self,
@@ -104,8 +104,8 @@ impl<C> Trial<C> {
         self.clock.now_ns()
     }
 
-    /// Advances the time to `at_ns` (ns since 1970), and calls each timer as often as it comes due until then. Time does not go back: an
-    /// earlier moment changes nothing.
+    /// Advances the time to `at_ns` (ns since 1970), and calls each timer as often as it comes due until then. Time
+    /// does not go back: an earlier moment changes nothing.
     ///
     /// # Errors
     /// A timer fails, or timers would be called more than 100,000 times.
@@ -156,7 +156,8 @@ impl<C> Trial<C> {
         self.advance_to(self.after(by))
     }
 
-    /// Advances the time by `by` while the service does not run: then each timer that has come due is called as its rule for
+    /// Advances the time by `by` while the service does not run: then each timer that has come due is called as its
+    /// rule for
     /// [missed](crate::Missed) occurrences says, by default once.
     ///
     /// # Errors
@@ -166,8 +167,8 @@ impl<C> Trial<C> {
         self.pause_until(self.after(by))
     }
 
-    /// Advances the time to `at_ns` (ns since 1970) while the service does not run; as [`pause`](Self::pause). An earlier moment changes
-    /// nothing.
+    /// Advances the time to `at_ns` (ns since 1970) while the service does not run; as [`pause`](Self::pause). An
+    /// earlier moment changes nothing.
     ///
     /// # Errors
     /// As [`pause`](Self::pause).

@@ -79,7 +79,8 @@ impl OneOffs {
         self.set(pending);
     }
 
-    /// The service starts at `now`: no timer is further away than its length, as it would be if it was started while the clock was ahead.
+    /// The service starts at `now`: no timer is further away than its length, as it would be if it was started while
+    /// the clock was ahead.
     pub fn resume(&mut self, now_ns: i64) {
         let mut pending = self.pending();
         for it in &mut pending {

@@ -12,8 +12,8 @@ use crate::error::ServiceError;
 /// The shortest day has more than this many ns.
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// What happens to the occurrences of a timer that are missed: those at which the service does not run, or is so busy that a later one has
-/// come.
+/// What happens to the occurrences of a timer that are missed: those at which the service does not run, or is so busy
+/// that a later one has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missed {
@@ -60,8 +60,8 @@ impl When {
         }
     }
 
-    /// Each day at `time`, such as `18:00` or `18:00:30`, in the time zone `zone`, such as `Europe/Berlin` or `UTC`. A time that a
-    /// change of the clocks leaves out is called as much later; one that it repeats is called at the first.
+    /// Each day at `time`, such as `18:00` or `18:00:30`, in the time zone `zone`, such as `Europe/Berlin` or `UTC`. A
+    /// time that a change of the clocks leaves out is called as much later; one that it repeats is called at the first.
     ///
     /// # Errors
     /// [`ServiceError::Time`]: `time` is no time, or the machine does not know the zone.
@@ -111,8 +111,8 @@ impl When {
         }
     }
 
-    /// The occurrence with which a timer that was due at `due_ns` is called, and the next one. An interval counts from `due_ns`, which is
-    /// no multiple where the clock was set.
+    /// The occurrence with which a timer that was due at `due_ns` is called, and the next one. An interval counts from
+    /// `due_ns`, which is no multiple where the clock was set.
     pub(super) fn take(&self, due_ns: i64, now_ns: i64) -> (i64, i64) {
         let next_ns = |at_ns| match self.rule {
             Rule::Interval(period_ns) => i64::saturating_add(at_ns, period_ns),

@@ -1,4 +1,5 @@
-//! Inputs are known by their identity: while they are empty, when they may only be read, and when copies disagree with their original.
+//! Inputs are known by their identity: while they are empty, when they may only be read, and when copies disagree with
+//! their original.
 
 use std::time::Duration;
 

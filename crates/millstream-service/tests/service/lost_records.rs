@@ -1,4 +1,5 @@
-//! A journal that has lost its end is noticed at the start, and each way on that the error names leads to the right state.
+//! A journal that has lost its end is noticed at the start, and each way on that the error names leads to the right
+//! state.
 
 use std::path::Path;
 
@@ -267,7 +268,8 @@ fn one_of_two_inputs_that_has_lost_its_end_is_noticed() {
 
 #[test]
 fn each_record_of_the_schedule_must_be_there() {
-    // A power cut takes records from the end of one of two inputs at any place; positions are announced at the end only.
+    // A power cut takes records from the end of one of two inputs at any place; positions are announced at the end
+    // only.
     let whole = Folder::new();
     let both = ["pay", "add"];
     for n in 0..10 {

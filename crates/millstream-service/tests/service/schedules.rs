@@ -1,4 +1,5 @@
-//! The schedule of a service with several inputs or timers is as short as its starts allow, and a start without the order is an error.
+//! The schedule of a service with several inputs or timers is as short as its starts allow, and a start without the
+//! order is an error.
 
 use std::time::Duration;
 

@@ -209,7 +209,8 @@ fn what_is_missed_while_a_service_is_down_follows_the_rule() {
         // The second start repeats them, and misses none.
         assert_eq!(again, times, "{missed:?}");
     }
-    // A schedule that was written while the clock was ahead does not hold the timer up, and a new timer has missed nothing.
+    // A schedule that was written while the clock was ahead does not hold the timer up, and a new timer has missed
+    // nothing.
     let folder = Folder::new();
     assert!(hourly(&folder, Missed::All, Some(hour(-1000))).is_empty());
     assert!(hourly(&Folder::new(), Missed::All, None).is_empty());

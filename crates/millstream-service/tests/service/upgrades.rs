@@ -1,4 +1,5 @@
-//! Another version of a component takes over: what is recorded stays, nothing of a finished input is recorded again, and what differs is an error with both calls.
+//! Another version of a component takes over: what is recorded stays, nothing of a finished input is recorded again,
+//! and what differs is an error with both calls.
 
 use millstream_journal::{Journal, Options};
 use millstream_service::{

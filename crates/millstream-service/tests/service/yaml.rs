@@ -107,7 +107,8 @@ fn variants_have_files_of_their_own_where_they_differ() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    // Order 6 has no reply, but its quantity is part of the total that the reply to order 7 has. A long symbol makes no difference.
+    // Order 6 has no reply, but its quantity is part of the total that the reply to order 7 has. A long symbol makes no
+    // difference.
     let expected = [
         "doubled-1.yaml",
         "doubled-2.yaml",

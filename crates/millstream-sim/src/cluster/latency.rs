@@ -1,4 +1,5 @@
-//! How long a commit over many processes takes, from the raise of an epoch to its commit record, with delays of networks and disks.
+//! How long a commit over many processes takes, from the raise of an epoch to its commit record, with delays of
+//! networks and disks.
 //!
 //! The messages are those of the state machines, and go through their bytes. Delays are random:
 //!

@@ -8,7 +8,8 @@ use millstream_journal::{CursorMode, Error, Journal, Options, Reader};
 use super::model::{Judged, Model, broken};
 use super::world::{World, failed, read_on};
 
-/// How many disks are tried for each loss of power in the middle of work, and read when their recovery was allowed to end.
+/// How many disks are tried for each loss of power in the middle of work, and read when their recovery was allowed to
+/// end.
 const IMAGES: u64 = 16;
 /// How often power is lost again during a recovery, at most.
 const RELAPSES: u64 = 3;

@@ -1,7 +1,7 @@
 //! The reference model of a journal: plain vectors.
 //!
-//! Records are appended, then acknowledged, then perhaps durable. Records that are in flight when a process dies or the power fails may be
-//! there afterwards, from the first one on, or not.
+//! Records are appended, then acknowledged, then perhaps durable. Records that are in flight when a process dies or the
+//! power fails may be there afterwards, from the first one on, or not.
 
 use std::sync::Arc;
 
@@ -249,7 +249,8 @@ impl Model {
         }
     }
 
-    /// Processes have died, the machine has not: all acknowledged records are there, and of those in flight the first ones.
+    /// Processes have died, the machine has not: all acknowledged records are there, and of those in flight the first
+    /// ones.
     pub fn check_after_kill(&mut self, next: u64) -> Judged<()> {
         if next < self.len() {
             let what = format!("{} records were acknowledged, {next} are there", self.len());
@@ -269,7 +270,8 @@ impl Model {
         self.orphans = 0;
         self.moved = None;
         if self.cursor.iter().any(|position| *position > next) {
-            // The recovery moves a cursor that is after the end to the end, so that it skips no record that comes there.
+            // The recovery moves a cursor that is after the end to the end, so that it skips no record that comes
+            // there.
             self.cursor.push(next);
         }
         self.keep(next)

@@ -39,8 +39,8 @@ impl Kind {
 /// The counts of a run, and the first promise that was broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Disks that a loss of power has left, also one during a recovery. Each is recovered; records that an interrupted recovery has lost
-    /// are missing from the disk that is read in the end.
+    /// Disks that a loss of power has left, also one during a recovery. Each is recovered; records that an interrupted
+    /// recovery has lost are missing from the disk that is read in the end.
     pub images: u64,
     /// Recoveries in which the power went.
     pub relapses: u64,

@@ -1,7 +1,8 @@
 //! One world: a few processes that append to one journal, die, come back, and lose power together.
 //!
-//! A world has lives. In each life processes take turns at random; any of them may be killed between any two stores. The life ends
-//! with a loss of power, also between any two stores, and the next one begins with one of the disks that could be left.
+//! A world has lives. In each life processes take turns at random; any of them may be killed between any two stores.
+//! The life ends with a loss of power, also between any two stores, and the next one begins with one of the disks that
+//! could be left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

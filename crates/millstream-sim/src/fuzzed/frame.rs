@@ -1,5 +1,5 @@
-//! Arbitrary bytes in the frames of a segment: a reader returns what the format defines, whether the journal is in use, read as a
-//! recovery would leave it, or recovered. The judge is a second implementation of the format, see
+//! Arbitrary bytes in the frames of a segment: a reader returns what the format defines, whether the journal is in use,
+//! read as a recovery would leave it, or recovered. The judge is a second implementation of the format, see
 //! [`frames`](crate::frames).
 //!
 //! An input is a list of pieces: sound frames, frames with one thing wrong, noise.
@@ -135,7 +135,8 @@ pub fn run(input: &[u8]) {
     check_recovered(&machine, &options, &read_only, &records, end);
 }
 
-/// The control page is kept. A reader believes it only if the frames agree with it, and otherwise reads what a recovery would leave.
+/// The control page is kept. A reader believes it only if the frames agree with it, and otherwise reads what a recovery
+/// would leave.
 fn check_live(machine: &Simulated, read_only: &Options, records: &[&[u8]], end: End) {
     match Journal::open_in(machine.process(), read_only.clone()) {
         Ok(live) => {

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a stream of frames: however the stream is divided into reads, the frames are the same, and written again
-//! they are the same stream.
+//! Arbitrary bytes as a stream of frames: however the stream is divided into reads, the frames are the same, and
+//! written again they are the same stream.
 //!
 //! The first two bytes of an input choose the framing and how the stream is divided.
 

@@ -1,5 +1,5 @@
-//! A journal that has lost power on a disk that was then damaged at will: it opens or says what is damaged, and what it gives is
-//! what was appended. Below the watermark nothing is lost without an error.
+//! A journal that has lost power on a disk that was then damaged at will: it opens or says what is damaged, and what it
+//! gives is what was appended. Below the watermark nothing is lost without an error.
 //!
 //! An input says what is left of each page, and what was done to the files then.
 

@@ -1,4 +1,5 @@
-//! Arbitrary bytes and texts as values, calls and schemas: what can be read can be written, and is the same when it is read again.
+//! Arbitrary bytes and texts as values, calls and schemas: what can be read can be written, and is the same when it is
+//! read again.
 
 use std::sync::LazyLock;
 

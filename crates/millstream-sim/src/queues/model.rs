@@ -1,7 +1,8 @@
 //! What queues must do and hold, as plain lists.
 //!
-//! While a server runs, its answers are known to the byte. After a crash an item is one of three: it *must* be there (it was acknowledged
-//! and no client has it), it *may* be (the server died during its request, or its removal was not durable yet), or it must not be.
+//! While a server runs, its answers are known to the byte. After a crash an item is one of three: it *must* be there
+//! (it was acknowledged and no client has it), it *may* be (the server died during its request, or its removal was not
+//! durable yet), or it must not be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -22,8 +22,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every fault that must be found. The bugs of the journal are those that affect a single writer. A torn end that is not cleared shows
-    /// too rarely here: a new record must end exactly where an old frame begins. The worlds of journals find it.
+    /// Every fault that must be found. The bugs of the journal are those that affect a single writer. A torn end that
+    /// is not cleared shows too rarely here: a new record must end exactly where an old frame begins. The worlds of
+    /// journals find it.
     pub const WRONG: [Kind; 13] = [
         Kind::Lying,
         Kind::Faulty(Fault::AnswerBeforeSync),
@@ -68,7 +69,8 @@ pub struct Tally {
     pub relapses: u64,
     /// Items that were acknowledged.
     pub acknowledged: u64,
-    /// Items that came again after a loss of power: they had been delivered, and no later item of their queue was acknowledged.
+    /// Items that came again after a loss of power: they had been delivered, and no later item of their queue was
+    /// acknowledged.
     pub repeated: u64,
     /// The broken promise.
     pub failure: Option<Broken>,

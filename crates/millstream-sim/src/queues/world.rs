@@ -201,7 +201,8 @@ impl World {
         Ok(server)
     }
 
-    /// All items, which stay in their queues. A server that panics breaks its promise, as one does that [acts](Self::act).
+    /// All items, which stay in their queues. A server that panics breaks its promise, as one does that
+    /// [acts](Self::act).
     fn look(&mut self, server: &mut Server) -> Judged<BTreeMap<&'static str, Vec<Number>>> {
         catch_unwind(AssertUnwindSafe(|| self.items(server)))
             .unwrap_or_else(|_| broken(8, "the server panicked"))
@@ -396,8 +397,9 @@ impl World {
     }
 }
 
-/// A sync has failed: a client has received the expected bytes up to the first error, which may be of a segment that could not be created;
-/// once the error is that of a journal whose disk is in an unknown state, nothing is acknowledged.
+/// A sync has failed: a client has received the expected bytes up to the first error, which may be of a segment that
+/// could not be created; once the error is that of a journal whose disk is in an unknown state, nothing is
+/// acknowledged.
 fn is_honest(got: &str, expected: &str) -> bool {
     let before = got.split("SERVER_ERROR").next();
     let behind = got.split_once("a sync has failed").map(|(_, rest)| rest);

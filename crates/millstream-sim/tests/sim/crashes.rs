@@ -55,8 +55,8 @@ fn every_planted_bug_is_found() {
     assert_eq!(missed, []);
 }
 
-/// One process has appended and dies before its time to sync comes; another has the journal open by then, but not for so long.
-/// World 100191026 has found it.
+/// One process has appended and dies before its time to sync comes; another has the journal open by then, but not for
+/// so long. World 100191026 has found it.
 #[test]
 fn a_time_between_syncs_bounds_the_loss_of_a_killed_writer() {
     const EVERY_NS: u64 = 200_000_000;

@@ -1,5 +1,5 @@
-//! With `sync` a time T, a loss of power takes records that were acknowledged within T of each other, at most, however long the disk
-//! takes for a sync. Time is simulated: nothing here waits.
+//! With `sync` a time T, a loss of power takes records that were acknowledged within T of each other, at most, however
+//! long the disk takes for a sync. Time is simulated: nothing here waits.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

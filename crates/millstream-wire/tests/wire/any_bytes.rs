@@ -1,4 +1,5 @@
-//! A reader returns a value or an error for any bytes or text: damaged copies of valid ones, truncations at every byte, and noise.
+//! A reader returns a value or an error for any bytes or text: damaged copies of valid ones, truncations at every byte,
+//! and noise.
 
 use millstream_wire::{
     Adapter, Call, Catalog, KeyedCall, Note, Record, Schema, Unpacker, carry_comments, documents,

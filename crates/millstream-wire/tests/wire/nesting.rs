@@ -54,7 +54,8 @@ fn leaf() -> Node {
     }
 }
 
-/// Trees of the three kinds, with so many values within one another; a leaf is three: itself, and its empty list or enum.
+/// Trees of the three kinds, with so many values within one another; a leaf is three: itself, and its empty list or
+/// enum.
 fn trees(depth: usize) -> [Node; 3] {
     let mut by_child = leaf();
     for _ in 2..depth {

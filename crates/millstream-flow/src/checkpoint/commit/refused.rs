@@ -1,8 +1,9 @@
-//! The dead letters of what is refused when nothing more is committed: at the end of a flow its last output is delivered after the last epoch.
+//! The dead letters of what is refused when nothing more is committed: at the end of a flow its last output is
+//! delivered after the last epoch.
 //!
-//! The sinks that have dead letters end first. Then the last commit is amended: the same epoch is appended again, with the tokens of the
-//! letters and of what was passed on. A flow that is killed before that has the records in the journal of refused ones, and passes them on
-//! at its next start.
+//! The sinks that have dead letters end first. Then the last commit is amended: the same epoch is appended again, with
+//! the tokens of the letters and of what was passed on. A flow that is killed before that has the records in the
+//! journal of refused ones, and passes them on at its next start.
 
 use super::Committer;
 use crate::checkpoint::sinks::WriterId;

@@ -1,9 +1,9 @@
 //! Commits of several processes: the part of one of them.
 //!
-//! When all operators of this process have completed an epoch, its changes are appended with a *prepared* record. Process 0
-//! appends its commit record once all processes have prepared the epoch, which commits it; the others append theirs, and
-//! then notify their sinks and sources. Epochs are raised by process 0, and only when the one before is committed: so each
-//! directory has at most one prepared record without a commit.
+//! When all operators of this process have completed an epoch, its changes are appended with a *prepared* record.
+//! Process 0 appends its commit record once all processes have prepared the epoch, which commits it; the others append
+//! theirs, and then notify their sinks and sources. Epochs are raised by process 0, and only when the one before is
+//! committed: so each directory has at most one prepared record without a commit.
 //!
 //! Invariant: no sink, source or forwarder is notified of an epoch before the commit record of process 0 is durable.
 

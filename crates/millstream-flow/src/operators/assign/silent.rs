@@ -1,7 +1,8 @@
 //! Partitions without an item, for which event time waits.
 //!
-//! A topic with more partitions than keys has some that stay empty. The times of their next items are not known, so that without
-//! `idle` no window of any key closes. That is right, and it looks like a flow that does nothing: the log names the partitions.
+//! A topic with more partitions than keys has some that stay empty. The times of their next items are not known, so
+//! that without `idle` no window of any key closes. That is right, and it looks like a flow that does nothing: the log
+//! names the partitions.
 
 use std::collections::HashMap;
 
@@ -22,8 +23,8 @@ pub(super) struct Silent {
 }
 
 impl Silent {
-    /// Warns of partitions of `source` that have held up event time for a minute, each once. `silent` has the numbers and names of those
-    /// that have had no item and may have one.
+    /// Warns of partitions of `source` that have held up event time for a minute, each once. `silent` has the numbers
+    /// and names of those that have had no item and may have one.
     pub(super) fn report<'a>(
         &mut self,
         source: &str,

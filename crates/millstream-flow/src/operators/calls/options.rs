@@ -76,9 +76,9 @@ impl Calls {
         self.on_error = on_error;
         self
     }
-    /// Sets the runtime that makes the calls, which must run until the flow has ended and have its timers
-    /// enabled. One without threads of its own (`current_thread`) runs inside its `block_on` only: the flow is awaited there; if it runs no
-    /// call for 10 s, the flow fails. By default each worker has its own runtime with one thread.
+    /// Sets the runtime that makes the calls, which must run until the flow has ended and have its timers enabled. One
+    /// without threads of its own (`current_thread`) runs inside its `block_on` only: the flow is awaited there; if it
+    /// runs no call for 10 s, the flow fails. By default each worker has its own runtime with one thread.
     #[must_use]
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);

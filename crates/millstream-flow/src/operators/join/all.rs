@@ -1,8 +1,8 @@
 //! Joins of any number of keyed streams: a tuple with a value of each.
 //!
-//! Invariant: the state of a key has the values that count by [`Insert`], by their streams, and nothing for a
-//! stream without values. Values with times are processed in their order, those of one time in the order of the streams; values without in
-//! the order of arrival, which between streams is arbitrary. The modes are those of Bytewax.
+//! Invariant: the state of a key has the values that count by [`Insert`], by their streams, and nothing for a stream
+//! without values. Values with times are processed in their order, those of one time in the order of the streams;
+//! values without in the order of arrival, which between streams is arbitrary. The modes are those of Bytewax.
 
 use std::time::Duration;
 
@@ -77,7 +77,8 @@ impl JoinAll {
         self
     }
 
-    /// Removes a key that has had no value for this much time: event time where the streams have times, else processing time.
+    /// Removes a key that has had no value for this much time: event time where the streams have times, else processing
+    /// time.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(nanos(ttl));
@@ -158,7 +159,8 @@ pub trait Others<K, V> {
 pub trait TimedOthers<K, V> {
     /// The type of the outputs.
     type Row: Row;
-    /// Converts all values to rows of one value with its time: those of `first`, and those of the others in their order.
+    /// Converts all values to rows of one value with its time: those of `first`, and those of the others in their
+    /// order.
     fn rows(self, first: &KeyedStream<K, Timed<V>>) -> AllRows<K, Timed<Self::Row>>;
 }
 
@@ -467,11 +469,11 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
 }
 
 impl<K: Key, V: Data> Untimed<K, V> {
-    /// Joins this stream with one to seven others: tuples of a value of each, this stream's first. Values are
-    /// processed in the order of arrival; those of streams with times, by the [verb of the same name](KeyedStream::join_all), in the order of
-    /// their times. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until
-    /// [`JoinAll::ttl`] has passed. With recovery the types of all streams must be announced, and a saved join
-    /// of another number of streams is an error at the start.
+    /// Joins this stream with one to seven others: tuples of a value of each, this stream's first. Values are processed
+    /// in the order of arrival; those of streams with times, by the [verb of the same name](KeyedStream::join_all), in
+    /// the order of their times. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until [`JoinAll::ttl`] has
+    /// passed. With recovery the types of all streams must be announced, and a saved join of another number of streams
+    /// is an error at the start.
     ///
     /// ```
     /// use millstream_flow::join::JoinAll;
@@ -506,12 +508,13 @@ impl<K: Key, V: Data> Untimed<K, V> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// Joins this stream with one to seven others with times: tuples of a value of each, this stream's first. Values are processed in the
-    /// order of their times, those of one time in the order of the streams, once the watermark has passed them.
+    /// Joins this stream with one to seven others with times: tuples of a value of each, this stream's first. Values
+    /// are processed in the order of their times, those of one time in the order of the streams, once the watermark has
+    /// passed them.
     ///
-    /// [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until event time is [`JoinAll::ttl`] later than its latest value. A
-    /// value that is late goes to `late`, as a row of its own. With recovery the types of all streams must be announced, and a saved join
-    /// of another number of streams is an error at the start.
+    /// [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until event time is [`JoinAll::ttl`] later than its
+    /// latest value. A value that is late goes to `late`, as a row of its own. With recovery the types of all streams
+    /// must be announced, and a saved join of another number of streams is an error at the start.
     ///
     /// # Errors
     /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.

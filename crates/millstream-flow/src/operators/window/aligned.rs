@@ -108,8 +108,8 @@ impl<A> Panes<A> {
         Ok(())
     }
 
-    /// The same for the panes with new items only. The flag of those that were saved before is true, and their accumulator is what was
-    /// added to it.
+    /// The same for the panes with new items only. The flag of those that were saved before is true, and their
+    /// accumulator is what was added to it.
     pub(super) fn save_added(
         &self,
         codec: &dyn StateCodec<A>,

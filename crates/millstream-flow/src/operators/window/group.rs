@@ -1,4 +1,5 @@
-//! Groups of items, with the times of the first and the last: sessions, windows by number, and windows that the user chooses.
+//! Groups of items, with the times of the first and the last: sessions, windows by number, and windows that the user
+//! chooses.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -138,8 +139,9 @@ impl<A> Groups<A> {
         Ok(held)
     }
 
-    /// Appends the groups with new items: `[place, first, last, items, what is added to the accumulator]` of one that was saved before,
-    /// and `[first, last, items, accumulator]` of a new one. Returns false if the groups must be saved whole.
+    /// Appends the groups with new items: `[place, first, last, items, what is added to the accumulator]` of one that
+    /// was saved before, and `[first, last, items, accumulator]` of a new one. Returns false if the groups must be
+    /// saved whole.
     pub(super) fn save_added(
         &self,
         codec: &dyn StateCodec<A>,

@@ -1,11 +1,12 @@
 //! The parts of sliding windows: a window of many panes is merged from a few parts that it shares with others.
 //!
-//! Panes are numbered along the grid, and a part of level `k` has `2^k` of them, from a multiple of `2^k` on. A window is at most two
-//! parts of each level, so that a result takes as many steps as the number of panes has digits, and each part is merged once.
+//! Panes are numbered along the grid, and a part of level `k` has `2^k` of them, from a multiple of `2^k` on. A window
+//! is at most two parts of each level, so that a result takes as many steps as the number of panes has digits, and each
+//! part is merged once.
 //!
-//! Invariant: a part depends on its panes alone, all of which are complete, and not on when it was merged. So parts are not saved, and a
-//! result, whose last digits may depend on the order of its sums, is the same after a restart. The idea is that of FlatFAT (Tangwongsan
-//! et al., VLDB 2015).
+//! Invariant: a part depends on its panes alone, all of which are complete, and not on when it was merged. So parts are
+//! not saved, and a result, whose last digits may depend on the order of its sums, is the same after a restart. The
+//! idea is that of FlatFAT (Tangwongsan et al., VLDB 2015).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -15,7 +15,8 @@ pub(super) fn sound_head<R: Region>(
     frame.is_sound(sequence).then_some(*frame)
 }
 
-/// The next sound frame after the one at `offset`, which should have been `sequence`: its offset, and its number in `records`.
+/// The next sound frame after the one at `offset`, which should have been `sequence`: its offset, and its number in
+/// `records`.
 pub(super) fn next_sound<R: Region>(
     segment: &Segment<R>,
     offset: u64,
@@ -34,7 +35,8 @@ pub(super) fn next_sound<R: Region>(
     sound_from(segment, offset, offset + 8, sequence)
 }
 
-/// The first sound frame at `from` or later, when a frame at `offset` would be `sequence`. Each record that was lost between took a header at least.
+/// The first sound frame at `from` or later, when a frame at `offset` would be `sequence`. Each record that was lost
+/// between took a header at least.
 pub(super) fn sound_from<R: Region>(
     segment: &Segment<R>,
     offset: u64,

@@ -29,7 +29,8 @@ pub(super) struct OpenedSegment<R> {
     pub damages: Vec<Damage>,
 }
 
-/// Open the segment `number`. Its first record is `expected`, or the one in its header, or the one in the start of the journal.
+/// Open the segment `number`. Its first record is `expected`, or the one in its header, or the one in the start of the
+/// journal.
 pub(super) fn open<S: Storage>(
     storage: &S,
     number: u64,

@@ -1,4 +1,5 @@
-//! What may be wrong with a simulated machine. A defect shows what a bug of the journal would: a simulation must find each.
+//! What may be wrong with a simulated machine. A defect shows what a bug of the journal would: a simulation must find
+//! each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +22,8 @@ pub enum Defect {
     LostZeros,
     /// Bytes that were claimed are stored after the word two words before them, and the next two words.
     LateBytes,
-    /// The word at offset 64 of a file of more than two pages is stored after the next three words, or with the next sync.
+    /// The word at offset 64 of a file of more than two pages is stored after the next three words, or with the next
+    /// sync.
     LateBase,
 }
 
@@ -29,7 +31,8 @@ pub enum Defect {
 const BASE: u64 = 64;
 /// The bytes of a frame begin so long after its first word.
 const FRAME_HEADER: u64 = 16;
-/// How many stores the word there waits for: the end frame of the segment before, and the number of the segment in the control page.
+/// How many stores the word there waits for: the end frame of the segment before, and the number of the segment in the
+/// control page.
 const BASE_DELAY: u32 = 3;
 /// How many stores bytes wait for after the first word of their frame: both times and the tail of the segment.
 const BYTES_DELAY: u32 = 3;

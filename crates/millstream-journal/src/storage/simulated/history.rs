@@ -107,8 +107,8 @@ impl History {
         self.given_up.extend(from / PAGE..to.div_ceil(PAGE));
     }
 
-    /// A possible state of the disk: of each page some of its stores, and of the last one some bytes. A page that was being written when
-    /// the power failed has a moment for each of its sectors.
+    /// A possible state of the disk: of each page some of its stores, and of the last one some bytes. A page that was
+    /// being written when the power failed has a moment for each of its sectors.
     pub fn after_power_loss(&self, random: &mut dyn FnMut(u64) -> u64) -> Arc<Vec<u8>> {
         let mut shared = Arc::clone(&self.disk);
         for (page, stores) in &self.stores {

@@ -1,7 +1,8 @@
-//! The services of a system, by the files in its state directory: which processes run, and the position of each service.
+//! The services of a system, by the files in its state directory: which processes run, and the position of each
+//! service.
 //!
-//! The supervisor writes `status.json` when something changes, and the process of a service writes `SERVICE.json`. Both are replaced as a
-//! whole, so that a reader finds a complete file.
+//! The supervisor writes `status.json` when something changes, and the process of a service writes `SERVICE.json`. Both
+//! are replaced as a whole, so that a reader finds a complete file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The calls of a service for traces: a sample of those whose outputs are new, from the history that the journals have anyway.
+//! The calls of a service for traces: a sample of those whose outputs are new, from the history that the journals have
+//! anyway.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,8 +27,8 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// The calls that have had outputs since the last look; none at the first one. Journals upstream that are pruned or elsewhere have
-    /// no traces.
+    /// The calls that have had outputs since the last look; none at the first one. Journals upstream that are pruned or
+    /// elsewhere have no traces.
     pub(super) fn next(&mut self, service: &ServiceOf) -> Vec<CallTrace> {
         let times = self.times(service).unwrap_or_default();
         let mut inputs = HashMap::new();

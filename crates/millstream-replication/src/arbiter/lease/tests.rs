@@ -1,4 +1,5 @@
-//! Candidates with clocks of their own that pause, and whose messages are slow or lost: do two of them hold the lease at a time?
+//! Candidates with clocks of their own that pause, and whose messages are slow or lost: do two of them hold the lease
+//! at a time?
 
 use std::sync::{Arc, Mutex};
 

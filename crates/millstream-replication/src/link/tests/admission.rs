@@ -92,7 +92,8 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
                 let mut options = FollowOptions::new("127.0.0.1", address.port(), &copy);
                 (options.once, options.name) = (true, format!("copy-{number}"));
                 options.sync = Sync::Never;
-                // What a reader opens in the first moment of the copy stays the copy: it is never removed and made again.
+                // What a reader opens in the first moment of the copy stays the copy: it is never removed and made
+                // again.
                 let reading = scope.spawn({
                     let copy = copy.clone();
                     move || {

@@ -1,4 +1,5 @@
-//! Real connections of leaders and followers: a machine in the middle, another secret, another version, addresses of other machines.
+//! Real connections of leaders and followers: a machine in the middle, another secret, another version, addresses of
+//! other machines.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -34,8 +34,8 @@ impl Takes {
         }))
     }
 
-    /// When the record `sequence` of an input was taken, which was published and had its output at these times. Calls must follow the order of the
-    /// outputs.
+    /// When the record `sequence` of an input was taken, which was published and had its output at these times. Calls
+    /// must follow the order of the outputs.
     pub fn of(
         &mut self,
         input: &InputName,

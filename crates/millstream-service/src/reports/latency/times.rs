@@ -23,8 +23,9 @@ pub struct CallTimes {
     pub output_ns: u64,
 }
 
-/// Returns the times of the calls that have caused the records of the journal from `first` up to and including `last`, in the order of
-/// those. Calls without an output are not among them, nor are those whose record has been pruned, and ticks of timers.
+/// Returns the times of the calls that have caused the records of the journal from `first` up to and including `last`,
+/// in the order of those. Calls without an output are not among them, nor are those whose record has been pruned, and
+/// ticks of timers.
 ///
 /// Journals upstream are looked for as by [`latency`](super::latency()), in `folders` too.
 ///

@@ -104,3 +104,37 @@ def test_input_is_kept_for_a_time_a_size_or_for_ever(tmp_path: Path, keep: Any) 
     flow.source("numbers", ms.testing.items([1, 2]).durable(keep=keep)).sink("out", out)
     ms.run(flow, state=tmp_path)
     assert out == [1, 2]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("kind", ["lines", "journal"])
+@pytest.mark.parametrize("spelling", ["./a/in", "{}/a/in", "link/in"])
+def test_a_path_may_be_spelled_in_another_way(
+    durable: bool, kind: str, spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("a")
+
+    def append(*words: str) -> None:
+        if kind == "lines":
+            with open("a/in", "a") as file:
+                file.writelines(f"{word}\n" for word in words)
+        else:
+            with ms.Journal("a/in") as journal:
+                journal.append_many([word.encode() for word in words])
+
+    def run(path: str) -> list[Any]:
+        source: Any = ms.files.lines(path) if kind == "lines" else ms.journals.read(path, decode=bytes.decode)
+        flow = ms.Flow("words")
+        flow.source("in", source.durable() if durable else source).sink("out", out)
+        ms.run(flow, state="state")
+        return list(out)
+
+    out = ms.testing.collect()
+    append("one", "two")
+    assert run("a/in") == ["one", "two"]
+    append("three")
+    assert run(spelling.format(tmp_path)) == ["one", "two", "three"]
+    append("four")
+    assert run("a/in") == ["one", "two", "three", "four"]

@@ -133,6 +133,7 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<S: Send + Sync + 'static> Resumable for Durable<S> {
     fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
         (self.resumable)(&self.source).map_or(Ok(()), |it| it.await_server(starting))
@@ -151,5 +152,11 @@ impl<S: Send + Sync + 'static> Resumable for Durable<S> {
         let recorder = Arc::new(Recorder::begin(run, self.keep, (run.partitions)()?)?);
         *lock(&self.recorder) = Arc::downgrade(&recorder);
         Ok(Some(recorder))
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        match (self.resumable)(&self.source) {
+            Some(resumable) => resumable.is_same_partition(name, saved),
+            None => name == saved,
+        }
     }
 }

@@ -640,13 +640,21 @@ fn begin(
         let marks = marks.filter(|mark| mark.source == this.name);
         let (recorded, committed): (Vec<_>, Vec<_>) = marks.partition(|mark| mark.recorded);
         let [recorded, committed] = [recorded, committed].map(positions);
+        let mut saved: Vec<&str> = recorded.iter().chain(&committed).map(|mark| mark.0).collect();
+        saved.sort_unstable();
+        let partitions = || {
+            let mut names = source.partitions(workers)?;
+            let is_same = |name: &str, saved: &str| source.is_same_partition(name, saved);
+            rename_saved(&mut names, &saved, is_same);
+            Ok(names)
+        };
         let run = Beginning {
             source: &this.name,
             state_dir: Some(&options.dir),
             sync: options.sync,
             committed: &committed,
             recorded: &recorded,
-            partitions: &|| source.partitions(workers),
+            partitions: &partitions,
             had_ended: commit.finished,
             forget: options.fresh || options.drop.contains(&this.name),
             time_ns,

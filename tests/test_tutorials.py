@@ -81,3 +81,12 @@ def test_a_kind_that_does_not_exist_is_bad_usage(tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 2 and "there is no 'alrts': the kinds are alerts, queue, service" in ran.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_path_that_cannot_be_a_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for directory in ("file", "file/inside", "/proc/inside"):
+        command = ["millstream", "new", "alerts", directory]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert ran.returncode == 1 and ran.stderr.count("\n") == 1, ran.stderr
+        assert ran.stderr.startswith(f"millstream new: {directory}: ")

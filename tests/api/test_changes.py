@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -132,3 +135,32 @@ def test_a_value_that_cannot_be_read_is_skipped() -> None:
 def test_mistakes_are_found_when_the_flow_is_described(use: Callable[[Any], Any], says: str) -> None:
     with pytest.raises(ms.FlowUsageError, match=says):
         use(ms.Flow("f").source("in", testing.items([1])).key_by(str))
+
+
+NAMED = """
+import dataclasses, millstream as ms
+@dataclasses.dataclass
+class {name}:
+    text: str
+flow = ms.Flow("doors")
+doors = flow.source("in", ms.files.lines("doors.txt")).key_by(lambda line: "front")
+doors.changes({name}, aliases={aliases}).values().sink("out", ms.files.write("out.txt"))
+ms.run(flow, state="state")
+"""
+
+
+def test_a_class_that_was_renamed_is_read_by_its_alias(tmp_path: Path) -> None:
+    def run(name: str, aliases: str, *lines: str) -> subprocess.CompletedProcess[str]:
+        with open(tmp_path / "doors.txt", "a") as doors:
+            doors.writelines(f"{line}\n" for line in lines)
+        (tmp_path / "flow.py").write_text(NAMED.format(name=name, aliases=aliases))
+        command = [sys.executable, "flow.py"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    assert run("Status", "None", "open").returncode == 0
+    refused = run("State", "None", "open", "shut")
+    assert refused.returncode == 1 and "aliases=" in refused.stderr
+    advised = re.findall(r"aliases=\{[^}]*?\"?'?([\w.]*Status)", refused.stderr)
+    renamed = run("State", f"{{{advised[-1]!r}: State}}")
+    assert renamed.returncode == 0, renamed.stderr
+    assert (tmp_path / "out.txt").read_text().split() == ["open", "shut"]

@@ -156,3 +156,17 @@ def test_a_traceback_follows_its_line() -> None:
     line = json.loads(Lines("json", 2).format(record))
     assert (line["target"], line["process"], line["n"]) == ("mine", 2, 3)
     assert line["exception"].endswith("ValueError: a\nb")
+
+
+def test_a_flow_that_is_started_logs_too(tmp_path: Path) -> None:
+    """In a process without another run."""
+    program = tmp_path / "started.py"
+    program.write_text(
+        "import millstream as ms\n"
+        "flow = ms.Flow('ages')\n"
+        "ages = flow.source('in', ms.testing.items(['x'])).map(int, name='age', on_error='skip')\n"
+        "ages.sink('out', ms.testing.discard())\n"
+        "flow.start().wait()\n"
+    )
+    ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    assert ran.returncode == 0 and 'skipped: step "age"' in ran.stderr, ran.stderr

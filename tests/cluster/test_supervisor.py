@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -240,3 +241,16 @@ def test_ms_run_of_a_lost_member_ends_with_75(endless: Path, monkeypatch: pytest
         wait_for((endless.parent / f"running{number}").exists, "the flow")
     run[1].process.kill()
     assert "process 1" in run[0].end(75)
+
+
+def test_a_log_that_cannot_be_written_ends_no_flow(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(
+        "import millstream as ms\n"
+        "flow = ms.Flow('noisy')\n"
+        "ages = flow.source('in', ms.testing.items(['1', 'x'] * 100)).map(int, name='age', on_error='skip')\n"
+        "ages.key_by(lambda age: age).count().sink('out', ms.files.write('out.txt'))\n"
+    )
+    command = "millstream run noisy.py --processes 2 --state state 2>/dev/full"
+    ran = subprocess.run(command, shell=True, cwd=tmp_path)
+    assert ran.returncode == 0
+    assert [path.read_text().strip() for path in tmp_path.glob("out*") if path.read_text()] == ["(1, 100)"]

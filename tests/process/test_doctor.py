@@ -41,6 +41,12 @@ def test_a_directory_that_does_not_exist_has_a_remedy() -> None:
     assert "/no/such/directory" in directory["value"] and directory["advice"].startswith("name a directory")
 
 
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    directory = findings(str(tmp_path / "file"))["directory"]
+    assert directory["value"].endswith("is a file") and "name a directory" in directory["advice"]
+
+
 def test_few_open_files_are_marked() -> None:
     command = "ulimit -n 100; exec millstream doctor"
     printed = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use millstream_journal::file_system::{FileSystem, Kind};
-use millstream_journal::{Journal, Options, Sync};
+use millstream_journal::{Journal, Options, Sync, chain};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -115,6 +115,10 @@ impl Report {
 
     fn directory(&mut self, dir: &Path) {
         let shown = dir.display();
+        if dir.is_file() {
+            let advice = "name a directory: journals, states and queues are directories in it";
+            return self.warn("directory", format!("{shown} is a file"), advice);
+        }
         let Ok(free) = rustix::fs::statvfs(dir) else {
             let advice = "name a directory that exists, on the disk that you mean to use";
             return self.warn("directory", format!("{shown} cannot be read"), advice);
@@ -132,9 +136,8 @@ impl Report {
                 format!("{cost:.1?}, the median of {SYNCS} appends with sync=always"),
             ),
             Err(error) => {
-                let advice =
-                    "a journal cannot be written there: see the error, and docs/file-systems.md";
-                self.warn("sync", error.to_string(), advice);
+                let advice = "a journal cannot be written there: see docs/file-systems.md";
+                self.warn("sync", chain(&error).to_string(), advice);
             }
         }
     }

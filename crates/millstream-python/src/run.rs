@@ -372,6 +372,7 @@ pub(crate) fn start(
         starting: Starting::default().until(move || Python::attach(|py| raises(py, &noted))),
         ..options.extract::<StartOptions>()?.engine(Some(PUBLISH))?
     };
+    logs::refresh(py)?;
     let engine = flow.get().engine.clone();
     let running = begin(py, &engine, options, observer)?;
     if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {

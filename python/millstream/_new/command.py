@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .._errors.command import PACKAGE, UsageError, failed, report_error
+from .._errors.command import PACKAGE, UsageError, report_error
 
 __all__ = ["KINDS", "new_folder"]
 
@@ -41,8 +41,8 @@ def new_folder(arguments: list[str]) -> int:
     directory = options.directory or options.kind
     try:
         return write(options.kind, directory)
-    except (OSError, KeyboardInterrupt) as error:
-        return failed(error, directory, "new")
+    except OSError as error:
+        return report_error(f"{directory}: {error.args[-1] if len(error.args) == 1 else error}", 1, "new")
 
 
 def write(kind: str, directory: str) -> int:

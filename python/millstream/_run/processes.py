@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 from .._errors.command import BY_SIGPIPE, INTERRUPTED, LOST, report_error
@@ -64,9 +65,9 @@ class Member(Child):
             )
 
     def print_line(self, line: bytes) -> None:
-        """Prints a line of its standard error."""
-        sys.stderr.buffer.write(self.prefix + line + b"\n")
-        sys.stderr.flush()
+        """Prints a line of its standard error; one that cannot be written is lost, and the flow runs on."""
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), self.prefix + line + b"\n")
 
     def check(self) -> None:
         if self.code is None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._values.durations import Seconds
+    from .._values.revival import Aliases, Migrate
     from .._values.types import OnError
     from .streams import KeyedStream
 
@@ -131,6 +132,8 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         name: str = "changes",
         on_error: OnError = "fail",
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
     ) -> KeyedStream[K_co, V_co]:
         """Passes the values on that differ from the one before them of their key, and drops the others.
 
@@ -145,6 +148,10 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
                 every key, and the saved state grows with each.
             name: the name of the step; saved state is found by it, so it must stay the same.
             on_error: what happens to a value that cannot be read or compared.
+            aliases: names that the class of what is compared had before, or a mapping from such names to
+                classes.
+            migrate: a function that is called with each saved state, a tuple with what was compared last,
+                when a run begins, and returns the state to continue with.
 
         Returns:
             The keyed stream of the values that differ.
@@ -167,7 +174,8 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
         read = None if f is None else reading("changes", f)
         make = Last if read is None else lambda: Last(read)
         if ttl is None and not self._timed:
-            kernel = _kernels.stateful_logic(_revival.reviving(make, make), on_error != "fail")
+            made = _revival.reviving(make, make, aliases, migrate)
+            kernel = _kernels.stateful_logic(made, on_error != "fail")
             return self._keep("changes", name, kernel, on_error, in_order=True)
         home = self._new_keyed([self._home()], True, self._timed)
-        return home.stateful(name, make, on_error=on_error, ttl=ttl)
+        return home.stateful(name, make, on_error=on_error, ttl=ttl, aliases=aliases, migrate=migrate)

@@ -640,7 +640,11 @@ fn begin(
         let marks = marks.filter(|mark| mark.source == this.name);
         let (recorded, committed): (Vec<_>, Vec<_>) = marks.partition(|mark| mark.recorded);
         let [recorded, committed] = [recorded, committed].map(positions);
-        let mut saved: Vec<&str> = recorded.iter().chain(&committed).map(|mark| mark.0).collect();
+        let mut saved: Vec<&str> = recorded
+            .iter()
+            .chain(&committed)
+            .map(|mark| mark.0)
+            .collect();
         saved.sort_unstable();
         let partitions = || {
             let mut names = source.partitions(workers)?;

@@ -66,7 +66,7 @@ def rows() -> dict[str, list[str]]:
 
 def decoded_by_steps() -> list[str]:
     """The sources whose items a step decodes."""
-    (names,) = re.findall(r"of messages of (.+?) by\sthat\sof\sthe\sstep", section(), re.DOTALL)
+    (names,) = re.findall("of messages of (.+?) by that of the step", " ".join(section().split()))
     return re.findall("`(.+?)`", names)
 
 

@@ -136,3 +136,9 @@ def test_a_replay_ends_quietly_with_the_reader_of_its_output(tmp_path: Path) -> 
     script = f"millstream run {path} --replay in={tmp_path}/recorded | head -1; exit ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert ran.returncode == 141 and ran.stderr == "" and ran.stdout.count("\n") == 1
+    # Less than is buffered, which is written at the end.
+    script = (
+        f"millstream run {path} --replay in={tmp_path}/recorded --from 49999 | true; exit ${{PIPESTATUS[0]}}"
+    )
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 141 and ran.stderr == ""

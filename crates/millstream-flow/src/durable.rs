@@ -48,6 +48,7 @@ use crate::mutex::lock;
 use crate::poller::Io;
 use crate::source::{
     Beginning, Growing, NewPartitions, Partition, Position, Recording, Resumable, Source,
+    is_same_partition,
 };
 use crate::starting::Starting;
 
@@ -154,9 +155,6 @@ impl<S: Send + Sync + 'static> Resumable for Durable<S> {
         Ok(Some(recorder))
     }
     fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        match (self.resumable)(&self.source) {
-            Some(resumable) => resumable.is_same_partition(name, saved),
-            None => name == saved,
-        }
+        is_same_partition((self.resumable)(&self.source), name, saved)
     }
 }

@@ -145,6 +145,15 @@ pub trait Resumable: Send + Sync {
     }
 }
 
+/// Whether the partition `name` of a source is the one that an earlier run saved as `saved`. `resumable` is that of the source.
+pub(crate) fn is_same_partition(
+    resumable: Option<&dyn Resumable>,
+    name: &str,
+    saved: &str,
+) -> bool {
+    resumable.map_or(name == saved, |it| it.is_same_partition(name, saved))
+}
+
 /// A source that finds partitions during a run: those that are added to a topic, for instance.
 ///
 /// A partition that was found is opened between two epochs, by the worker that its number stands for, and has a

@@ -296,20 +296,29 @@ class ReaderEnded(SystemExit):
         os.close(null)
 
 
-class _Lines:
-    def write_batch(self, items: list[Any]) -> None:
+class StandardOutput:
+    """Standard output, whose reader may end at any moment."""
+
+    def write(self, text: str) -> None:
+        """Writes a text."""
         try:
-            sys.stdout.write("".join([f"{item}\n" for item in items]))
+            sys.stdout.write(text)
         except BrokenPipeError:
             raise ReaderEnded from None
 
     def flush(self) -> None:
+        """Writes what is buffered."""
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             raise ReaderEnded from None
 
     close = flush
+
+
+class _Lines(StandardOutput):
+    def write_batch(self, items: list[Any]) -> None:
+        self.write("".join([f"{item}\n" for item in items]))
 
 
 class _Stdout(Sink[object]):

@@ -16,7 +16,6 @@ from .report import as_text, disagreement
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import NoReturn
 
 __all__ = ["demo"]
 
@@ -62,18 +61,13 @@ def run(options: Namespace, stop: Stop) -> int:
 
 def parse(arguments: list[str]) -> Namespace:
     """The options."""
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UsageError(message)
+    from .._run.parser import Parser
 
     parser = Parser(
         prog="millstream demo",
         description="Market Spread, the flow with which Wallaroo published its figures: from generated data "
         "to a report of throughput, latencies, and whether each result is right.",
         epilog="examples: millstream demo; millstream demo --http --seconds 60",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--rate",

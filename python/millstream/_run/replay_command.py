@@ -9,7 +9,7 @@ import re
 import sys
 from datetime import datetime, timedelta, timezone
 
-from .._connectors.io import ReaderEnded, Sink
+from .._connectors.io import Sink, StandardOutput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def recorded(given: list[str]) -> str | dict[str, str]:
 class Lines(Sink):
     """Writes an item on a line, after the name of its sink."""
 
-    def __init__(self, name: str, to: IO[str]) -> None:
+    def __init__(self, name: str, to: IO[str] | StandardOutput) -> None:
         self.name = name
         self.to = to
 
@@ -90,12 +90,7 @@ class Lines(Sink):
         """Writes them."""
         from .replay import text
 
-        try:
-            self.to.write("".join([f"{self.name}\t{text(item)}\n" for item in items]))
-        except BrokenPipeError:
-            if self.to is sys.stdout:
-                raise ReaderEnded from None
-            raise
+        self.to.write("".join([f"{self.name}\t{text(item)}\n" for item in items]))
 
     def flush(self) -> None:
         """Does nothing: the file is flushed at the end of the replay."""
@@ -108,14 +103,12 @@ def replay_file(flow: Flow, options: Any) -> int:
     from .replay import run_replay
 
     where = recorded(options.replay)
-    to = sys.stdout if options.out is None else open(options.out, "w", encoding="utf-8")
+    to = StandardOutput() if options.out is None else open(options.out, "w", encoding="utf-8")
     try:
         start, end = options.begin, options.end
         report = run_replay(flow, where, lambda name: Lines(name, to), start, end, options.workers)
     finally:
-        to.flush()
-        if to is not sys.stdout:
-            to.close()
+        to.close()
     if options.metrics:
         print(report, file=sys.stderr, end="")
     return 0

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::error::Cause;
 use crate::node::NodeId;
-use crate::source::{Beginning, NewPartitions, Position, Recording, Source, SourceSettings};
+use crate::source::{
+    Beginning, NewPartitions, Position, Recording, Source, SourceSettings, is_same_partition,
+};
 use crate::starting::Starting;
 
 /// A source of any type of batch.
@@ -52,10 +54,7 @@ impl<B: 'static> ErasedSource for Erased<B> {
         }
     }
     fn is_same_partition(&self, name: &str, saved: &str) -> bool {
-        match self.0.resumable() {
-            Some(resumable) => resumable.is_same_partition(name, saved),
-            None => name == saved,
-        }
+        is_same_partition(self.0.resumable(), name, saved)
     }
     fn settings(&self) -> SourceSettings {
         self.0.settings()

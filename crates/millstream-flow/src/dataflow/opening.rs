@@ -21,7 +21,7 @@ use crate::node::{Node, NodeId, open_error};
 use crate::panics::{Owned, in_step};
 use crate::policy::Policy;
 use crate::poller::Io;
-use crate::source::{Partition, PositionError, Source};
+use crate::source::{Partition, PositionError, Source, is_same_partition};
 
 /// An open partition.
 pub(crate) struct Open<B> {
@@ -180,10 +180,8 @@ impl<B: Batch> Opener<B> {
         cx: &WorkerContext,
     ) -> Result<Vec<Open<B>>, Cause> {
         if let Some(checkpoint) = &cx.checkpoint {
-            let is_same = |name: &str, saved: &str| match self.source.resumable() {
-                Some(resumable) => resumable.is_same_partition(name, saved),
-                None => name == saved,
-            };
+            let is_same =
+                |name: &str, saved: &str| is_same_partition(self.source.resumable(), name, saved);
             checkpoint.resume.rename(&this.name, &mut names, is_same);
         }
         let opened = self.open_own(names, cx, |_, index| owners[index])?;

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 # A job that a shell runs in the background ignores SIGINT, and so would the processes that tests start and
 # interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# `millstream` is the command of the package under test, as it is for users in an activated environment.
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 @pytest.hookimpl(tryfirst=True)

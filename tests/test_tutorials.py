@@ -5,7 +5,6 @@ another terminal. A block ``text`` is what the block before it prints. Each page
 so have its processes.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -41,11 +40,8 @@ def test_a_tutorial_runs_as_written(page: Path, tmp_path: Path) -> None:
     assert {kind for kind, _ in blocks} <= {"sh", "sh background", "text"}
     (tmp_path / "page.sh").write_text(script(blocks))
     (tmp_path / "empty").mkdir()
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = [*ALONE, "bash", str(tmp_path / "page.sh")]
-    ran = subprocess.run(
-        command, cwd=tmp_path / "empty", env=environment, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT
-    )
+    ran = subprocess.run(command, cwd=tmp_path / "empty", stdout=subprocess.PIPE, text=True, timeout=TIMEOUT)
     logs = "".join(
         f"--- {log.name}\n{log.read_text()}"
         for log in (*tmp_path.rglob("errors.log"), *tmp_path.rglob("background.log"))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,10 +25,8 @@ def commands() -> tuple[str, str]:
 def sh(script: str, folder: Path) -> None:
     for name in ("/volumes", "/tmp/all"):
         script = script.replace(name, str(folder / name.strip("/").replace("/", "-")))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-ec", script],
-        env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
         timeout=TIMEOUT,

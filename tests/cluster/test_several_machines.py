@@ -24,12 +24,10 @@ def test_the_commands_of_the_guide_run(block: str, free_port: Callable[[], int],
     (tmp_path / "words.py").write_text(blocks(DOCUMENT, "python")[0])
     for port in ("7701", "7702"):
         block = block.replace(port, str(free_port()))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = "set -e; trap 'kill $(jobs -p) 2> /dev/null || :' EXIT\n" + block
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
-        env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
         timeout=120,

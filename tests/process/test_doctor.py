@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,8 @@ def test_few_open_files_are_marked() -> None:
 
 
 def test_the_native_program_without_python_says_so(tmp_path: Path) -> None:
-    command = ["millstream", "doctor", "--json"]
+    command = [shutil.which("millstream") or "", "doctor", "--json"]
     environment = {"PATH": "/usr/bin:/bin", "MILLSTREAM_PYTHON": "/no/python"}
-    program = subprocess.run(["which", "millstream"], capture_output=True, text=True, check=True)
-    command[0] = program.stdout.strip()
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     (python,) = [finding for finding in json.loads(ran.stdout) if finding["name"] == "python"]
     assert "/no/python" in python["value"] and "pip install millstream" in python["advice"]

@@ -291,13 +291,11 @@ def test_the_guide_runs_as_written(free_port: Callable[[], int], tmp_path: Path)
     (tmp_path / "place.py").write_text(place)
     script = "set -e\ntrap 'kill -9 $(jobs -p) 2> /dev/null || :' EXIT\n" + "".join(blocks(DOCUMENT, "sh"))
     script = script.replace("7600", str(free_port())).replace("7601", str(free_port()))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     log = tmp_path / "log"
     with log.open("w") as output:
         shell = subprocess.Popen(
             ["bash", "-c", script],
             cwd=tmp_path,
-            env={**os.environ, "PATH": path},
             stdout=output,
             stderr=output,
             start_new_session=True,

@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # What builds the package is there; and all of requirements-dev.txt.
 BUILDER := $(VENV)/.builder
 READY   := $(VENV)/.ready
-PYSRC  := $(wildcard python tests examples benchmarks/python)
+PYSRC  := $(wildcard python tests examples benchmarks/python release)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Where random runs begin, and for how long they go on.
@@ -23,10 +23,9 @@ unexport CONDA_PREFIX
 export PATH := $(PATH):/usr/sbin:/sbin
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-UNPUBLISHED := millstream-python millstream-sim
 .DEFAULT_GOAL := help
 .PHONY: help build program package demo setup machine tested check test rust lint code interfaces described api soak variations \
-	kills worlds models versions fuzz packets rigs pythons tests-of-api miri bench wheel crates docs clean
+	kills worlds models versions fuzz packets rigs pythons tests-of-api miri bench wheel wheels release docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -173,12 +172,20 @@ miri:  ## run the frame code under Miri; needs rustup +nightly component add mir
 	cargo +nightly miri test -p millstream-journal --lib -- frame:: checksum::
 
 wheel: $(BUILDER)  ## build a wheel into dist/
-	$(BIN)/maturin build --release --features kafka-vendored --out dist
+	OPENSSL_SRC_PERL=$(CURDIR)/release/perl $(BIN)/maturin build --release --features kafka-vendored --out dist
 	ls -lh dist
 
-# Verified packages would compile everything again: `cargo publish` does it.
-crates:  ## package the published crates into target/package/
-	cargo package --workspace $(UNPUBLISHED:%=--exclude %) --no-verify --allow-dirty
+wheels:  ## build wheels for x86-64 and aarch64, glibc and musl, into dist/: minutes for each
+	release/wheels
+
+# All that is published. The interpreters of this machine try its wheels.
+release:  ## check, build and try all packages of a version: VERSION=0.1.0
+	release/check.py $(VERSION)
+	rm -rf dist
+	release/wheels
+	release/sources
+	release/try.py $(shell for one in 10 11 12 13 14; do command -v python3.$$one; done)
+	release/lists
 
 docs:  ## build the Rust documentation into target/doc/
 	cargo doc --no-deps $(ALL)

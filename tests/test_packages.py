@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from email import message_from_string
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +130,8 @@ def test_the_source_distribution_has_all_that_its_build_reads(tmp_path: Path) ->
     with tarfile.open(archive) as files:
         files.extractall(tmp_path)
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    # Cargo reads the manifests of optional dependencies too.
-    command = ["cargo", "metadata", "--offline", "--format-version=1"]
+    # Cargo reads the manifests of optional dependencies too. The lock is that of these crates and no others.
+    command = ["cargo", "metadata", "--offline", "--locked", "--format-version=1"]
     manifest = folder / "crates" / "millstream-python" / "Cargo.toml"
     read = subprocess.run([*command, f"--manifest-path={manifest}"], capture_output=True, text=True)
     assert read.returncode == 0, read.stderr
@@ -144,3 +145,11 @@ def test_the_source_distribution_has_all_that_its_build_reads(tmp_path: Path) ->
         if any(path.startswith(each) for each in needed) and not (folder / path).exists()
     ]
     assert not missing
+    about = message_from_string((folder / "PKG-INFO").read_text("utf-8"))
+    assert (
+        about["Author"] and about["License-Expression"] == "Apache-2.0" and about["License-File"] == "LICENSE"
+    )
+    labels = {one.split(",")[0] for one in about.get_all("Project-URL", [])}
+    assert labels == {"Homepage", "Documentation", "Changelog", "Issues"}
+    versions = [one.rpartition(" ")[2] for one in about.get_all("Classifier", []) if " :: 3." in one]
+    assert versions[0] == about["Requires-Python"].removeprefix(">=") and len(versions) >= 5

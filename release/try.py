@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Installs the package as users do, with each of these interpreters, and runs release/smoke.py in it.
+
+    release/try.py [--root DIR] [--from DIST] PYTHON...
+
+pip chooses the wheel of DIST (dist/). The environment is new and has no other programs in its path: there is
+no compiler. With --root, interpreters are those of another root directory, as debootstrap makes it, also of
+another processor if binfmt runs its programs by qemu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def attempt(python: str, dist: Path, root: Path | None) -> str:
+    """One line of what was installed and what ran."""
+    with tempfile.TemporaryDirectory(dir=root and root / "tmp") as name:
+        folder = Path(name)
+        shutil.copy(ROOT / "release" / "smoke.py", folder)
+        shutil.copytree(
+            dist, folder / "dist", ignore=lambda _, names: {one for one in names if not one.endswith(".whl")}
+        )
+        inside = "/" / folder.relative_to(root) if root else folder
+        enter = ["chroot", str(root)] if root else []
+
+        def run(*command: str | Path, path: str = f"{inside}/venv/bin") -> str:
+            words = [
+                *enter,
+                "env",
+                "-i",
+                f"HOME={inside}",
+                f"PATH={path}",
+                f"TMPDIR={inside}",
+                *map(str, command),
+            ]
+            done = subprocess.run(
+                words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            if done.returncode != 0:
+                sys.exit(f"release/try.py: {python}: {command[-1]} failed:\n{done.stdout}")
+            return done.stdout
+
+        run(python, "-m", "venv", inside / "venv", path="/usr/bin")
+        pip = [inside / "venv" / "bin" / "python", "-m", "pip", "install", "--only-binary", ":all:"]
+        if "3.10." in run(inside / "venv" / "bin" / "python", "--version"):
+            run(*pip, "tomli>=2")
+        # Not a package of this name elsewhere.
+        said = run(*pip, "--no-index", "--find-links", inside / "dist", "millstream")
+        wheel = re.findall(r"millstream-\S+\.whl", said)[0]
+        size = (dist / wheel).stat().st_size
+        return f"{wheel} ({size / 1e6:.1f} MB): {run('python', inside / 'smoke.py').strip()}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Installs the package with interpreters, and tries it.")
+    parser.add_argument("--root", type=Path, help="another root directory, in which the interpreters are")
+    parser.add_argument(
+        "--from", dest="dist", type=Path, default=ROOT / "dist", help="the folder of the wheels"
+    )
+    parser.add_argument("python", nargs="+", help="an interpreter, such as python3.13")
+    options = parser.parse_args()
+    for python in options.python:
+        found = python if options.root else shutil.which(python)
+        if found is None:
+            sys.exit(f"release/try.py: there is no {python} in PATH")
+        print(attempt(found, options.dist.resolve(), options.root and options.root.resolve()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

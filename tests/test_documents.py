@@ -77,7 +77,7 @@ def unknown_paths(text: str, files: list[str]) -> Iterator[str]:
 
 def test_files_that_documents_name_exist() -> None:
     """Not those of the guide, which names files of users."""
-    places = ("benchmarks", "crates", "python", "tests", "examples", "fuzz/targets")
+    places = ("benchmarks", "crates", "python", "tests", "examples", "fuzz/targets", "release")
     files = [str(file.relative_to(ROOT)) for place in places for file in (ROOT / place).rglob("*.[rp][sy]")]
     named = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "notes").glob("*.md"), ROOT / "ARCHITECTURE.md"]
     faults = [f"{file.name}: {name}" for file in named for name in unknown_paths(file.read_text(), files)]

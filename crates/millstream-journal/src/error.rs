@@ -310,18 +310,20 @@ fn is_cursor(path: &Path) -> bool {
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,=@:%".contains(c);
-    match text.chars().all(is_plain) && !text.starts_with('-') {
-        true => text,
-        false if text.starts_with('-') => format!("'./{}'", text.replace('\'', "'\\''")),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    let begin = if text.starts_with('-') { "./" } else { "" };
+    if begin.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{begin}{}'", text.replace('\'', "'\\''"))
     }
 }
 
 /// What there is instead of a lost record.
 fn lost(sequence: u64, next: u64) -> String {
-    match sequence < next {
-        true => "another record has its number now".to_owned(),
-        false => format!("the journal ends before record {next}"),
+    if sequence < next {
+        "another record has its number now".to_owned()
+    } else {
+        format!("the journal ends before record {next}")
     }
 }
 

@@ -38,9 +38,10 @@ impl Collector for Snapshots {
 
 /// Writes a metric of the user's program.
 fn write_user(metric: &UserSnapshot, encoder: &mut DescriptorEncoder<'_>) -> Result {
-    let (kind, name) = match metric.counter {
-        true => (MetricType::Counter, "Counter"),
-        false => (MetricType::Gauge, "Gauge"),
+    let (kind, name) = if metric.counter {
+        (MetricType::Counter, "Counter")
+    } else {
+        (MetricType::Gauge, "Gauge")
     };
     let help = match metric.help.as_str() {
         "" => format!("{name} of the program"),
@@ -49,9 +50,10 @@ fn write_user(metric: &UserSnapshot, encoder: &mut DescriptorEncoder<'_>) -> Res
     };
     let name = format!("{USER}{}", metric.name);
     let mut encoder = encoder.encode_descriptor(&name, &help, None, kind)?;
-    match metric.counter {
-        true => encoder.encode_counter::<NoLabelSet, _, f64>(&metric.value, None),
-        false => encoder.encode_gauge(&metric.value),
+    if metric.counter {
+        encoder.encode_counter::<NoLabelSet, _, f64>(&metric.value, None)
+    } else {
+        encoder.encode_gauge(&metric.value)
     }
 }
 

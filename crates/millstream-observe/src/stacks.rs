@@ -51,7 +51,8 @@ impl Stacks {
                 continue;
             };
             let answer = self.asked.entry(worker.worker).or_insert_with(|| {
-                let (of, answer) = (self.of.clone(), Arc::default());
+                let of = self.of.clone();
+                let answer = Arc::default();
                 let place = Arc::clone(&answer);
                 let asks = std::thread::Builder::new().name("stacks".to_owned());
                 // Without a thread there is no stack.

@@ -55,18 +55,20 @@ impl FileId {
             });
         }
         if self.size == other.size {
-            return match self.all == other.all {
-                true => None,
-                false => Some("their contents differ".to_owned()),
+            return if self.all == other.all {
+                None
+            } else {
+                Some("their contents differ".to_owned())
             };
         }
-        match self.place.may_be_shared(&other.place) {
+        if self.place.may_be_shared(&other.place) {
             // It has grown between the two looks.
-            true => None,
-            false => Some(format!(
+            None
+        } else {
+            Some(format!(
                 "one has {} bytes and the other {}",
                 self.size, other.size
-            )),
+            ))
         }
     }
 

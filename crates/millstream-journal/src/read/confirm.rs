@@ -20,10 +20,12 @@ impl<S: Storage> Core<S> {
         let Some(before) = next.checked_sub(1) else {
             return Ok(without);
         };
-        let segment = match self.base(near)? <= before {
-            true => Arc::clone(near),
-            false if self.first()? > before => return Ok(without),
-            false => self.locate(before)?,
+        let segment = if self.base(near)? <= before {
+            Arc::clone(near)
+        } else if self.first()? > before {
+            return Ok(without);
+        } else {
+            self.locate(before)?
         };
         let mark = self.find(&segment, before)?;
         let frame = Published::at(&segment, mark.offset).ok().flatten();
@@ -66,7 +68,8 @@ impl<S: Storage> Journal<S> {
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn confirm(&self, bookmark: Bookmark) -> Result<()> {
         let Bookmark { next, checksum } = bookmark;
-        let (first, end) = (self.first()?, self.next()?);
+        let first = self.first()?;
+        let end = self.next()?;
         let lost = || Error::Lost {
             path: self.path(),
             sequence: next.saturating_sub(1),
@@ -83,9 +86,10 @@ impl<S: Storage> Journal<S> {
             Ok(Bookmark { checksum: None, .. }) | Err(Error::Pruned { .. }) => return Ok(()),
             found => found?,
         };
-        match checksum.is_none() || found.checksum == checksum {
-            true => Ok(()),
-            false => Err(lost()),
+        if checksum.is_none() || found.checksum == checksum {
+            Ok(())
+        } else {
+            Err(lost())
         }
     }
 }

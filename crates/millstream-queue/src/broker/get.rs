@@ -91,9 +91,10 @@ impl<S: Storage> Broker<S> {
             return self.get_of_several(by, key, now);
         }
         let Some(id) = self.queue_for(key, now)? else {
-            return Ok(match self.end_open(by, None, key, now) {
-                false => GetOutcome::NotOpen,
-                true => self.miss(),
+            return Ok(if self.end_open(by, None, key, now) {
+                self.miss()
+            } else {
+                GetOutcome::NotOpen
             });
         };
         if !self.end_open(by, Some(id), key, now) {
@@ -429,14 +430,16 @@ impl<S: Storage> Broker<S> {
             return false;
         };
         connection.gives_up.retain(|queue| *queue != id);
-        let (opens, of_all) = (connection.opens_of(key.name), connection.opens.len());
+        let opens = connection.opens_of(key.name);
+        let of_all = connection.opens.len();
         if of_all == 0 {
             return !open || limit > 0;
         }
-        match open {
-            true if opens < limit && of_all < in_all && has_room => true,
-            true => has_room && self.may_give_up(by, id, key.name),
-            false => opens == 0 || !self.has_open(by, Some(id)),
+        if open {
+            let may_open = opens < limit && of_all < in_all;
+            has_room && (may_open || self.may_give_up(by, id, key.name))
+        } else {
+            opens == 0 || !self.has_open(by, Some(id))
         }
     }
 
@@ -567,9 +570,10 @@ impl<S: Storage> Broker<S> {
             return false;
         };
         if let Some(connection) = self.connection(owner) {
-            match owner == by {
-                true => connection.forget(id, item),
-                false => connection.lose(id, item),
+            if owner == by {
+                connection.forget(id, item)
+            } else {
+                connection.lose(id, item)
             }
         }
         self.end(id, item, verdict, now)

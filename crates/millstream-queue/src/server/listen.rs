@@ -64,11 +64,13 @@ impl Drop for SocketFile {
 impl Listeners {
     /// Listens on all addresses, or on the sockets from systemd if this process owns any.
     pub(super) fn bind(options: &ServerOptions) -> Result<Self, ServerError> {
-        let (addresses, mut listeners) = (&options.listen, Vec::new());
-        let passed = match options.owns_process {
+        let addresses = &options.listen;
+        let mut listeners = Vec::new();
+        let passed = if options.owns_process {
             // Variables that are malformed are not those of systemd.
-            true => sd_listen_fds::get().unwrap_or_default(),
-            false => Vec::new(),
+            sd_listen_fds::get().unwrap_or_default()
+        } else {
+            Vec::new()
         };
         for (index, (_, socket)) in passed.into_iter().enumerate() {
             let listener =
@@ -219,7 +221,8 @@ fn set_keepalive(stream: &TcpStream, time: Duration) -> io::Result<()> {
     if time.is_zero() {
         return Ok(());
     }
-    let (second, probes) = (Duration::from_secs(1), 2);
+    let second = Duration::from_secs(1);
+    let probes = 2;
     let pause = (time / 3).max(second);
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, pause)?;

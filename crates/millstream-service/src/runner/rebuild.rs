@@ -469,10 +469,11 @@ impl<C> Runner<C> {
             inlet.placed = true;
         }
         if !repeats {
-            return match binds {
-                true => self.skip_to(number, place.next),
+            return if binds {
+                self.skip_to(number, place.next)
+            } else {
                 // A loss of power took outputs away: the last one that is left says where to go on.
-                false => Ok(()),
+                Ok(())
             };
         }
         let position = inlet.position();
@@ -589,7 +590,8 @@ impl<C> Runner<C> {
         while self.progress.last.is_some() {
             let inlet = &mut self.inlets[number as usize];
             if inlet.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
-                let (sequence, next) = (resume.lineage.sequence, inlet.end()?);
+                let sequence = resume.lineage.sequence;
+                let next = inlet.end()?;
                 return Err(self.lost(&self.inlets[number as usize].journal, sequence, next));
             }
         }

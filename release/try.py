@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs the package as users do, with each of these interpreters, and runs release/smoke.py in it.
 
-    release/try.py [--root DIR] [--from DIST] PYTHON...
+    release/try.py [--root DIR] [--from DIST] [PYTHON...]      without: each python3.N in PATH
 
 pip chooses the wheel of DIST (dist/). The environment is new and has no other programs in its path: there is
 no compiler. With --root, interpreters are those of another root directory, as debootstrap makes it, also of
@@ -60,15 +60,24 @@ def attempt(python: str, dist: Path, root: Path | None) -> str:
         return f"{wheel} ({size / 1e6:.1f} MB): {run('python', inside / 'smoke.py').strip()}"
 
 
+def runs(python: str) -> bool:
+    """Whether there is this interpreter; a shim of pyenv may be one that is not chosen."""
+    return (
+        bool(shutil.which(python))
+        and subprocess.run([python, "--version"], capture_output=True).returncode == 0
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Installs the package with interpreters, and tries it.")
     parser.add_argument("--root", type=Path, help="another root directory, in which the interpreters are")
     parser.add_argument(
         "--from", dest="dist", type=Path, default=ROOT / "dist", help="the folder of the wheels"
     )
-    parser.add_argument("python", nargs="+", help="an interpreter, such as python3.13")
+    parser.add_argument("python", nargs="*", help="an interpreter, such as python3.13 (default: all of PATH)")
     options = parser.parse_args()
-    for python in options.python:
+    names = [f"python3.{minor}" for minor in range(10, 20)]
+    for python in options.python or filter(runs, names):
         found = python if options.root else shutil.which(python)
         if found is None:
             sys.exit(f"release/try.py: there is no {python} in PATH")

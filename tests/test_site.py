@@ -1,0 +1,55 @@
+"""The site: it is built without a warning, and has each document, the reference, search and llms.txt."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documents import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site; a dead link or a document without a place in it is an error of the build."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
+    assert built.returncode == 0 and not built.stderr, built.stderr
+    return folder
+
+
+def test_the_search_finds_recipes_and_names(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    found = {entry["location"] for entry in index["docs"]}
+    assert {"cookbook/counting/#percentiles", "reference/http/#millstream.http.post"} <= found
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    import millstream
+
+    pages = "".join(page.read_text() for page in (site / "reference").rglob("index.html"))
+    anchors = set(re.findall(r'id="millstream\.([\w.]+)"', pages))
+    modules = {path.stem for path in (ROOT / "python" / "millstream").glob("[a-z]*.py")} | {
+        "objects",
+        "postgres",
+        "sqlite",
+    }
+    assert not set(millstream.__all__) - anchors - modules
+
+
+def test_programs_find_every_page(site: Path) -> None:
+    listed = re.findall(r"\]\(https://[^/]+/millstream/([^)]*)\)", (site / "llms.txt").read_text())
+    pages = {str(page.parent.relative_to(site)) for page in site.rglob("index.html")}
+    assert {address.removesuffix("/") or "." for address in listed} == pages
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:[^"]*)"', page.read_text()
+        )
+        assert not loaded, page

@@ -34,7 +34,11 @@ def on_files(files: Files, config: Any) -> Files:
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
     for page, names in reference().items():
-        text = f"# {page}\n\n" + "\n".join(f"::: {name}\n" for name in names)
+        module = names[0] if names[0] == f"millstream.{page}" else ""
+        text = f"# {module or page.capitalize()}\n\n" + "\n".join(
+            f"::: {name}\n" + ("    options: {show_root_heading: false}\n" if name == module else "")
+            for name in names
+        )
         files.append(File.generated(config, f"reference/{page}.md", content=text))
     return files
 
@@ -68,7 +72,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         found = PAGES.get(file) or file.removeprefix("docs/")
         if not files.get_file_from_path(found):
             kind = "tree" if (ROOT / file).is_dir() else "blob"
-            return f"{before}{config.repo_url}/{kind}/main/{file}{after}"
+            return f"{before}{config.extra['repository']}/{kind}/main/{file}{after}"
         return before + posixpath.relpath(found, posixpath.dirname(page.file.src_uri) or ".") + after
 
     parts = FENCE.split(markdown)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT
+from test_documents import DOCUMENTS
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +54,25 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:[^"]*)"', page.read_text()
         )
         assert not loaded, page
+
+
+def missing(text: str) -> list[str]:
+    """Names of the package in a document that the package does not have."""
+    import millstream
+
+    def exists(name: str) -> bool:
+        found: object = millstream
+        for part in name.split(".")[1:]:
+            found = getattr(found, part, None)
+        return found is not None
+
+    return [name for name in re.findall(r"\bms(?:\.[A-Za-z_]\w*)+", text) if not exists(name)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_the_package_exist(document: Path) -> None:
+    assert not missing(document.read_text())
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    assert missing("`ms.http.post(...)`, `ms.http.pots` and `ms.flow`") == ["ms.http.pots", "ms.flow"]

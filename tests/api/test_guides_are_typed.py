@@ -37,9 +37,9 @@ def programs(definer: str) -> dict[str, str]:
         begin = count if document.name == definer else 0
         for number, block in enumerate(blocks(document, "python")[begin:], begin):
             made[f"{document.stem.replace('-', '_')}_{number}.py"] = block
-        named = [block for block in written.blocks(document.read_text()) if block.file.endswith(".py")]
-        assert not made.keys() & {block.file for block in named}
-        made |= {block.file: block.text for block in named}
+        for block in written.blocks(document.read_text()):
+            if block.file.endswith(".py"):
+                assert made.setdefault(block.file, block.text) == block.text, "two files of one name"
     return made
 
 

@@ -9,18 +9,31 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT
+from shared import Shared
 from test_documents import DOCUMENTS
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def site(shared: Shared) -> Path:
     """The site; a dead link or a document without a place in it is an error of the build."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    return shared.once("site", build)
+
+
+def build(folder: Path) -> Path:
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--strict",
+        "--site-dir",
+        str(folder / "site"),
+    ]
     env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
     assert built.returncode == 0 and not built.stderr, built.stderr
-    return folder
+    return folder / "site"
 
 
 def test_the_search_finds_recipes_and_names(site: Path) -> None:

@@ -25,7 +25,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 .PHONY: help build program package demo setup machine tested check test rust lint code interfaces described api soak variations \
-	kills worlds models versions fuzz packets rigs pythons tests-of-api miri bench wheel wheels release docs site clean
+	kills worlds models versions fuzz packets rigs pythons tests-of-api miri bench man wheel wheels release docs site clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -171,7 +171,13 @@ bench: $(READY) package  ## measure this machine
 miri:  ## run the frame code under Miri; needs rustup +nightly component add miri rust-src
 	cargo +nightly miri test -p millstream-journal --lib -- frame:: checksum::
 
-wheel: $(BUILDER)  ## build a wheel into dist/
+# The program itself describes its verbs. What is in this directory is in the wheel, below the root of an environment.
+PAGES := millstream._millstream.data
+man: package
+	rm -rf $(PAGES)
+	$(BIN)/millstream man $(PAGES)/data/share/man/man1
+
+wheel: man  ## build a wheel into dist/
 	OPENSSL_SRC_PERL=$(CURDIR)/release/perl $(BIN)/maturin build --release --features kafka-vendored --out dist
 	ls -lh dist
 
@@ -195,7 +201,7 @@ site: $(READY)  ## build the site of the documents into target/site/
 
 clean:  ## remove everything that was built
 	cargo clean
-	rm -rf $(VENV) dist python/millstream/*.so
+	rm -rf $(VENV) dist $(PAGES) python/millstream/*.so
 
 $(BUILDER): requirements.txt
 	tests/setup demo

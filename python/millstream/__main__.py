@@ -10,6 +10,7 @@ __all__ = ["main"]
 
 VERBS = {
     "run": ("_run.command", "run_file"),
+    "redrive": ("_run.redrive_command", "redrive"),
     "demo": ("_demo.command", "demo"),
     "diff": ("_run.diff_command", "diff_files"),
     "new": ("_new.command", "new_folder"),
@@ -23,15 +24,38 @@ def main(argv: list[str] | None = None) -> int:
     from ._millstream import name_options_of_command_line
 
     arguments = sys.argv[1:] if argv is None else argv
+    open_streams()
     before = name_options_of_command_line(True)
     try:
-        return verb(arguments)
+        code = verb(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        from ._errors.command import discard_output
+
+        # The reader of the output has ended, as `head` does.
+        discard_output()
+        return 0
     except KeyboardInterrupt:
         from ._errors.command import INTERRUPTED, report_error
 
         return report_error("interrupted", INTERRUPTED, " ".join(arguments[:1]))
     finally:
         name_options_of_command_line(before)
+
+
+def open_streams() -> None:
+    """Opens standard streams that were closed at the start as the null device: the next file that is opened
+    would have their number, and be written to by what prints."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            import os
+
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", closefd=False))
 
 
 def verb(arguments: list[str]) -> int:

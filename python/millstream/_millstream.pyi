@@ -28,7 +28,7 @@ from ._millstream_stores import (
     Queues,
     Record,
 )
-from ._run.options import RunOptions, StartOptions
+from ._run.options import RunOptions
 
 # fmt: off
 __all__ = [
@@ -86,6 +86,8 @@ class KafkaMessage:
 @final
 class Flow:
     def __new__(cls, name: str) -> Self: ...
+    @staticmethod
+    def of(stream: Pipe) -> Flow: ...
     @property
     def name(self) -> str: ...
     def version(self, parts: Sequence[tuple[str, str]]) -> None: ...
@@ -322,7 +324,7 @@ def run(
     observer: Observer | None = None,
     crash: int | tuple[str, int] | None = None,
 ) -> Report: ...
-def start(flow: Flow, options: StartOptions, observer: Observer | None) -> Handle: ...
+def start(flow: Flow, options: RunOptions, stopper: Stopper, observer: Observer | None) -> Handle: ...
 def log_line(
     time_ns: int,
     level: str,

@@ -121,3 +121,21 @@ def test_types_of_fields_that_do_not_exist(tmp_path: Path) -> None:
         ms.files.csv(path, header=False, types={"cost": int})  # type: ignore[call-overload]
     with pytest.raises(ms.FlowUsageError, match="types has a function for each name, not 'int' for 'price'"):
         ms.files.csv(path, types={"price": "int"})  # type: ignore[dict-item]
+
+
+def test_a_value_that_is_read_can_be_saved(tmp_path: Path) -> None:
+    """One limit, where a value enters: what is nested deeper is no JSON, and not a failed commit."""
+    path = tmp_path / "deep.jsonl"
+    depths = [1, 128, 255, 256, 257, 400, 500, 990, 5000]
+    lines = [
+        line for depth in depths for line in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth)
+    ]
+    path.write_text("\n".join(lines))
+    flow, bad, out = ms.Flow("deep"), testing.collect(), testing.collect()
+    values = flow.source("in", ms.files.json_lines(path), on_error=ms.dead_letter(bad))
+    values.key_by(lambda _: "all").stateful_map("last", lambda last, value: (value, 1), state=list).sink(
+        "out", out
+    )
+    ms.run(flow, state=tmp_path / "state")
+    assert len(out) == 2 * 4 and len(bad) == 2 * 5
+    assert all("nested more than 256 deep" in str(letter.error) for letter in bad)

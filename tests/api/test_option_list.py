@@ -7,18 +7,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import millstream as ms
 import pytest
 from millstream.__main__ import VERBS
 from millstream._run.arguments import CommandOptions, flags_passed, parse
-from millstream._run.options import RunOptions, StartOptions
+from millstream._run.options import RunOptions
 
-PLACES = [(ms.run, RunOptions), (ms.Flow.start, StartOptions)]
+PLACES = [(ms.run, RunOptions), (ms.Flow.start, RunOptions)]
 
 
 @pytest.mark.parametrize(("function", "options"), PLACES)
-def test_python_shows_the_options(function: object, options: type[StartOptions]) -> None:
+def test_python_shows_the_options(function: object, options: type[RunOptions]) -> None:
     assert callable(function)
     _, *shown = inspect.signature(function).parameters.values()
     assert [(each.name, each.default) for each in shown] == [
@@ -55,6 +56,8 @@ def test_the_help_shows_each_option_of_the_command_line() -> None:
     shown = set(re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE))
     flags = {each.flag for each in CommandOptions.ALL.values() if each.flags != () and each.group != "-"}
     assert shown == flags
+    headings = re.findall(r"^(\w[\w ]+):$", said, re.MULTILINE)
+    assert headings[-1] == "several processes" and len(headings) == 8
 
 
 WRONG = [
@@ -97,3 +100,64 @@ def test_a_supervisor_passes_what_the_list_says() -> None:
 def test_the_program_lists_the_verbs_that_are_python() -> None:
     said = subprocess.check_output([sys.executable, "-m", "millstream", "--help"], text=True)
     assert all(re.search(rf"^  {verb} +[A-Z]", said, re.MULTILINE) for verb in VERBS), said
+
+
+ODD = [
+    {"epoch": "1s"},
+    {"workers": True},
+    {"spin": "yes"},
+    {"clock": 5},
+    {"state": 5},
+    {"state": __file__},
+    {"drop_state": [1], "state": "state"},
+    {"shards": 3},
+    {"http": True},
+    {"http": "70000"},
+    {"http_token": 5, "http": "8080"},
+    {"on_metrics": 5},
+    {"metrics_interval": "1s"},
+]
+
+
+@pytest.mark.parametrize("given", ODD, ids=str)
+@pytest.mark.parametrize("start", [ms.run, ms.Flow.start], ids=["run", "start"])
+def test_a_value_that_does_not_fit_is_named(start: Any, given: dict[str, Any]) -> None:
+    flow = ms.Flow("odd")
+    flow.source("in", ms.testing.items([1])).sink("out", ms.testing.collect())
+    with pytest.raises(ms.FlowUsageError) as raised:
+        start(flow, **given)
+    name = next(iter(given))
+    assert name in str(raised.value) or str(given[name]) in str(raised.value)
+    assert "Options" not in str(raised.value)
+
+
+def test_a_port_is_an_address_in_python_too() -> None:
+    flow, out = ms.Flow("paged"), ms.testing.collect()
+    flow.source("in", ms.testing.items([1])).sink("out", out)
+    with flow.start(http=0) as running:
+        assert str(running.address).startswith("127.0.0.1:")
+    ms.run(flow, http=0)
+    assert out == [1]
+
+
+def test_a_started_flow_has_all_options(tmp_path: Path) -> None:
+    calls: list[Any] = []
+    flow, out = ms.Flow("started"), ms.testing.collect()
+    ticks = flow.source("ticks", ms.generate(lambda: range(40), rate=200))
+    ticks.key_by(lambda n: n % 4).count("each").values().sink("out", out)
+    state = tmp_path / "state"
+    options: dict[str, Any] = {"shards": 64, "on_metrics": calls.append, "metrics_interval": 0.02}
+    with flow.start(state=state, **options) as running:
+        report = running.wait()
+    assert len(out) == 40 and len(calls) > 1
+    assert calls[-1].step("out")["items_in"] == report.step("out")["items_in"] == 40
+    with pytest.raises(ms.FlowError, match="divided into 64 shards"):
+        flow.start(state=state, shards=32)
+
+
+@pytest.mark.parametrize("verb", ["map", "count"])
+def test_an_error_of_python_names_the_class_of_a_stream(verb: str) -> None:
+    stream: Any = ms.Flow("f").source("in", ms.testing.items([1]))
+    stream = stream.key_by(str) if verb == "count" else stream
+    with pytest.raises(TypeError, match=rf"^(Keyed)?Stream\.{verb}\(\) got an unexpected keyword argument"):
+        getattr(stream, verb)(colour=1)

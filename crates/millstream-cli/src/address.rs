@@ -1,32 +1,27 @@
-//! Addresses as a person writes them: `HOST:PORT`, `:PORT` or `PORT`. The default host is 127.0.0.1.
+//! Addresses that options name, in the form of [`host_and_port`].
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use millstream_observe::host_and_port;
 use millstream_queue::address::Address;
-
-/// The host and the port that this text names.
-pub(crate) fn parts(text: &str) -> Result<(&str, u16), String> {
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    let port: u16 = port
-        .parse()
-        .map_err(|_| format!("'{text}' is no address: expected HOST:PORT"))?;
-    let host = if host.is_empty() {
-        "127.0.0.1"
-    } else {
-        host.trim_start_matches('[').trim_end_matches(']')
-    };
-    Ok((host, port))
-}
 
 /// The address that this text names.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
-    let (host, port) = parts(text)?;
+    let (host, port) = host_and_port(text)?;
     let mut addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| format!("cannot find host '{host}': {error}"))?;
     addresses
         .next()
         .ok_or_else(|| format!("host '{host}' has no address"))
+}
+
+/// The address of a page, which is bound later.
+pub(crate) fn parse_page(text: &str) -> Result<String, String> {
+    if Address::unix(text).is_none() {
+        host_and_port(text)?;
+    }
+    Ok(text.to_owned())
 }
 
 /// The address of a queue server: as above, or `unix:PATH`.

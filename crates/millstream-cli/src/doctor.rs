@@ -6,7 +6,6 @@ use std::fmt::{self, Write as _};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -21,7 +20,8 @@ use crate::{python, report};
 #[derive(clap::Args, Debug)]
 #[command(
     long_about = "Show what of this machine matters: the file system of a directory and what is promised on it, the cost of a sync, \
-                  limits, the clock, ports, the Python interpreter and its clients. What should be changed is marked with !",
+                  limits, the clock, ports, the Python interpreter and its clients. What should be changed is marked with !, and makes the \
+                  exit code 1",
     after_help = "Example:\n  millstream doctor /var/lib/orders"
 )]
 pub(super) struct Args {
@@ -53,7 +53,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     report.clock();
     report.ports();
     report.python();
-    report::print(&report, report.to_string().trim_end(), args.json)
+    report::print(&report, report.to_string().trim_end(), args.json)?;
+    match report
+        .0
+        .iter()
+        .filter(|finding| finding.advice.is_some())
+        .count()
+    {
+        0 => Ok(()),
+        1 => Err(Failure::failed("one finding should be changed")),
+        count => Err(Failure::failed(format!(
+            "{count} findings should be changed"
+        ))),
+    }
 }
 
 /// A fact of this machine.
@@ -191,20 +203,16 @@ impl Report {
     }
 
     fn python(&mut self) {
-        let interpreter = python::interpreter();
-        let found = Command::new(&interpreter)
-            .args(["-m", "millstream._run.about"])
-            .output();
-        let about = found
-            .ok()
-            .and_then(|found| serde_json::from_slice::<About>(&found.stdout).ok());
-        let Some(about) = about else {
-            let value = format!(
-                "{} does not have the package millstream",
-                interpreter.display()
-            );
-            let advice = "flows and services in Python need it: pip install millstream";
-            return self.warn("python", value, advice);
+        let about = python::output("millstream._run.about");
+        let about = about.and_then(|text| {
+            serde_json::from_slice::<About>(&text).map_err(|error| error.to_string())
+        });
+        let about = match about {
+            Ok(about) => about,
+            Err(value) => {
+                let advice = "flows and services in Python need it: pip install millstream";
+                return self.warn("python", value, advice);
+            }
         };
         self.add(
             "python",

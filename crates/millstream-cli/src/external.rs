@@ -1,10 +1,13 @@
 //! Verbs that are Python: each is one entry here, with its name and one line of help. Its options are those of the
-//! Python package.
+//! Python package, which describes them for completions and man pages.
+
+mod described;
 
 use std::ffi::OsString;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
+use self::described::Described;
 use crate::failure::Failure;
 use crate::python;
 
@@ -17,10 +20,15 @@ pub(super) struct External {
 }
 
 /// All of them.
-const EXTERNAL: [External; 5] = [
+const EXTERNAL: [External; 6] = [
     External {
         name: "run",
         about: "Run a flow that is written in Python",
+        subject: "flows",
+    },
+    External {
+        name: "redrive",
+        about: "Send dead letters through a flow again",
         subject: "flows",
     },
     External {
@@ -68,6 +76,24 @@ pub(super) fn add(program: Command) -> Command {
             .arg(arguments.clone())
     };
     program.subcommands(EXTERNAL.iter().map(verb))
+}
+
+/// Adds the verbs with their options, as far as there is Python; one line on standard error says where there is none.
+pub(super) fn describe(program: Command) -> Command {
+    match python::output("millstream._run.described").and_then(|text| Described::read(&text)) {
+        Ok(verbs) => program.subcommands(verbs.into_iter().map(|verb| {
+            let external = EXTERNAL
+                .iter()
+                .find(|external| external.name == verb.name());
+            let about = external.map(|external| external.about);
+            verb.command(about).display_order(0)
+        })),
+        Err(error) => {
+            let names = EXTERNAL.map(|external| external.name).join(", ");
+            eprintln!("millstream: without the options of {names}: {error}");
+            add(program)
+        }
+    }
 }
 
 /// Becomes the program of the verb, if it is one of these; returns its name and why that failed.

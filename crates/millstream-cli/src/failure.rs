@@ -4,6 +4,10 @@ use std::error::Error;
 use std::fmt::Display;
 
 use millstream_journal::chain;
+use serde_json::Value;
+use tracing::Level;
+
+use crate::log::announce;
 
 /// The error of a verb.
 #[derive(Debug)]
@@ -25,13 +29,18 @@ impl Failure {
         Self::Failed(chain(&*error.into()).to_string())
     }
 
-    /// Prints one line `PROGRAM VERB: ...` on standard error and returns the exit code.
+    /// Prints one line `PROGRAM VERB: ...` on standard error, or an object under `--log json`, and returns the exit code.
     pub fn print(self, program: &str, verb: &str) -> u8 {
         let (message, code) = match self {
             Self::Usage(message) => (message, 2),
             Self::Failed(message) => (message, 1),
         };
-        eprintln!("{program} {verb}: {message}");
+        let text = format!("{program} {verb}: {message}");
+        let fields = [
+            ("verb", Value::from(verb)),
+            ("exit_code", Value::from(code)),
+        ];
+        announce(Level::ERROR, &text, &message, &fields);
         code
     }
 }

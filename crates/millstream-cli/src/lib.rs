@@ -1,7 +1,8 @@
 //! The `millstream` program: a verb per file.
 //!
-//! Every verb exits 0 on success, 2 on bad usage, 1 on failure with one line `millstream VERB: ...` on stderr. Reports
-//! go to stdout, as JSON where `--json` is given. Ctrl-C is no failure: what was done is reported.
+//! Every verb exits 0 on success, 2 on bad usage, 1 on failure with one line `millstream VERB: ...` on stderr, which is an
+//! object of JSON under `--log json`. Reports go to stdout, as JSON where `--json` is given. Ctrl-C is no failure: what
+//! was done is reported. So is a reader of stdout that ends early.
 //!
 //! A verb is a file with `Args` (its help is the user's manual) and `run(Args) -> Result<(), Failure>`, one variant of
 //! `Verb` and one arm of `Verb::run`. A verb that is Python is an entry in `external`.
@@ -11,6 +12,7 @@
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod address;
 mod bench;
+mod completions;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod data;
 mod doctor;
@@ -20,6 +22,7 @@ pub mod failure;
 mod generate;
 mod journal;
 mod log;
+mod man;
 mod moment;
 mod outcome;
 mod page;
@@ -79,6 +82,10 @@ enum Verb {
     Journal(journal::Args),
     /// Durable queues for any memcache client: serve them, look into them, use them.
     Queue(queue::Args),
+    /// Print the completions of a shell.
+    Completions(completions::Args),
+    /// Write the man pages.
+    Man(man::Args),
 }
 
 impl Verb {
@@ -95,8 +102,15 @@ impl Verb {
             Self::State(args) => state::run(args, show),
             Self::Journal(args) => journal::run(args),
             Self::Queue(args) => queue::run(args),
+            Self::Completions(args) => ("completions", completions::run(&args, &mut described())),
+            Self::Man(args) => ("man", man::run(&args, described())),
         }
     }
+}
+
+/// The whole program, with the verbs that are Python and their options.
+fn described() -> clap::Command {
+    external::describe(Cli::command())
 }
 
 /// Run the program with these arguments, the first of which is its name.
@@ -108,6 +122,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 pub fn main_showing(args: impl IntoIterator<Item = OsString>, show: ShowState) -> ExitCode {
     name_options_of(Face::CommandLine);
     let chosen = external::add(Cli::command()).try_get_matches_from(args);
+    if let Ok(chosen) = &chosen {
+        log::note_format(chosen);
+    }
     let external = chosen.as_ref().ok().and_then(external::run);
     let (verb, outcome) = match (external, chosen) {
         (Some((verb, failure)), _) => (verb, Err(failure)),

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::io::Write as _;
+use std::sync::OnceLock;
 
+use clap::ArgMatches;
 use millstream_journal::clock::wall_ns;
 use millstream_observe::log_levels::Levels;
-use millstream_observe::log_line::{Format as Written, Line, level_name};
+use millstream_observe::log_line::{Format as Written, Line, level_name, plain};
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
@@ -42,14 +44,60 @@ enum Format {
     Json,
 }
 
+impl From<Format> for Written {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Written::Text,
+            Format::Json => Written::Json,
+        }
+    }
+}
+
+/// How this program logs.
+static FORMAT: OnceLock<Written> = OnceLock::new();
+
+/// Notes the format of the log of the verb that was chosen.
+pub(crate) fn note_format(chosen: &ArgMatches) {
+    let mut verb = chosen;
+    while let Some((_, below)) = verb.subcommand() {
+        verb = below;
+    }
+    if let Ok(Some(format)) = verb.try_get_one::<Format>("log_format") {
+        FORMAT.get_or_init(|| Written::from(*format));
+    }
+}
+
+/// Prints a line for the person or the program that has started this one: text as it is, or an object under
+/// `--log json`.
+pub(crate) fn announce(level: Level, text: &str, message: &str, fields: &[(&str, Value)]) {
+    let fields = fields.iter();
+    let fields: Vec<_> = fields
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    let line = Line {
+        time_ns: wall_ns(),
+        level: level_name(level),
+        target: "millstream",
+        message,
+        fields: &fields,
+    };
+    match FORMAT.get() {
+        Some(Written::Json) => eprintln!("{}", line.written(Written::Json)),
+        _ => eprintln!("{}", plain(text)),
+    }
+}
+
+/// Announces where a server listens.
+pub(crate) fn listening(address: &dyn fmt::Display) {
+    let text = format!("listening on {address}");
+    announce(Level::INFO, &text, &text, &[]);
+}
+
 impl Logging {
     /// Log to standard error from now on; `usual` is the default level.
     pub(crate) fn begin(self, usual: LevelFilter) {
         let levels = targets(self.log_level.unwrap_or_default(), usual);
-        let lines = Lines(match self.log_format {
-            Format::Text => Written::Text,
-            Format::Json => Written::Json,
-        });
+        let lines = Lines(self.log_format.into());
         // In a test that has one already, the log goes there.
         let _ = tracing_subscriber::registry()
             .with(levels)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_observe::Observer;
 
+use crate::address::parse_page;
 use crate::failure::Failure;
 
 /// The address of the page, and its readers.
@@ -11,7 +12,7 @@ use crate::failure::Failure;
 pub(crate) struct PageOptions {
     /// Show what the process does on a page at this address, like 8080 or 127.0.0.1:8080; its /metrics is for
     /// Prometheus. Port 0 takes a free one, which is logged.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_page)]
     http: Option<String>,
     /// A file with the token of the readers of the page; required where other machines can read.
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,6 @@
 //! Reports: the same numbers for a reader and, with `--json`, for a program.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use serde::Serialize;
 
@@ -13,9 +13,12 @@ pub fn print(report: &impl Serialize, text: &str, json: bool) -> Result<(), Fail
     } else {
         text.to_owned()
     };
-    // Not println: a reader that went away is an error to report, not a reason to panic.
-    writeln!(std::io::stdout(), "{line}")
-        .map_err(|error| Failure::failed(format!("cannot write the report: {error}")))
+    match writeln!(std::io::stdout(), "{line}") {
+        // Its reader has ended, as `head` does.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!("cannot write the report: {error}"))),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Messages per second, 0 for an interval of no length.

@@ -1,6 +1,5 @@
-//! Addresses to listen on: `host:port`, `port` on this machine alone, or `unix:PATH`.
+//! Addresses as a person writes them: `HOST:PORT`, `:PORT` or `PORT` on this machine alone, or `unix:PATH`.
 
-use std::borrow::Cow;
 use std::io::{Error, ErrorKind, Result};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
@@ -32,10 +31,14 @@ impl Bound {
     /// # Errors
     /// An address that is in use, or none; the error names it.
     pub(crate) fn bind(address: &str) -> Result<Self> {
-        let named = |error: Error| Error::new(error.kind(), format!("{address}: {error}"));
+        let named = |error: Error| match error.kind() {
+            // It is named already.
+            ErrorKind::InvalidInput => error,
+            kind => Error::new(kind, format!("{address}: {error}")),
+        };
         let bound = match address.strip_prefix(UNIX) {
             Some(path) => bind_unix(Path::new(path)),
-            None => bind_tcp(&with_host(address)).map(Bound::Tcp),
+            None => bind_tcp(address).map(Bound::Tcp),
         };
         bound.map_err(named)
     }
@@ -59,18 +62,27 @@ impl Bound {
     }
 }
 
-/// The address with the host 127.0.0.1 if it is a port alone.
-fn with_host(address: &str) -> Cow<'_, str> {
-    let port = address.strip_prefix(':').unwrap_or(address);
-    match port.parse::<u16>() {
-        Ok(port) => format!("127.0.0.1:{port}").into(),
-        Err(_) => address.into(),
-    }
+/// The host and the port that a text names; the host is 127.0.0.1 unless it names one.
+///
+/// # Errors
+/// One line that says what an address is.
+pub fn host_and_port(text: &str) -> std::result::Result<(&str, u16), String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let port = port.parse::<u16>();
+    let port =
+        port.map_err(|_| format!("'{text}' is no address like 8080, :8080 or 127.0.0.1:8080"))?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    Ok((if host.is_empty() { "127.0.0.1" } else { host }, port))
 }
 
 fn bind_tcp(address: &str) -> Result<TcpListener> {
+    let (host, port) =
+        host_and_port(address).map_err(|error| Error::new(ErrorKind::InvalidInput, error))?;
     let mut outcome = Err(Error::other("no such address"));
-    for at in address.to_socket_addrs()? {
+    for at in (host, port).to_socket_addrs()? {
         outcome = TcpListener::bind(at);
         if outcome.is_ok() {
             break;
@@ -127,12 +139,15 @@ mod tests {
     #[test]
     fn a_port_alone_is_one_of_this_machine() {
         for (address, full) in [
-            ("80", "127.0.0.1:80"),
-            (":80", "127.0.0.1:80"),
-            ("h:80", "h:80"),
-            ("::1", "::1"),
+            ("80", ("127.0.0.1", 80)),
+            (":80", ("127.0.0.1", 80)),
+            ("h:80", ("h", 80)),
+            ("[::1]:80", ("::1", 80)),
         ] {
-            assert_eq!(with_host(address), full);
+            assert_eq!(host_and_port(address).unwrap(), full);
+        }
+        for wrong in ["", "h", "h:", "h:70000", "70000", ":x"] {
+            assert!(host_and_port(wrong).is_err(), "{wrong}");
         }
         assert!(Bound::bind("0").unwrap().is_loopback());
     }
@@ -146,7 +161,7 @@ mod tests {
             "unix:/no/such/directory/s",
         ] {
             let error = Bound::bind(address).err().unwrap().to_string();
-            assert!(error.starts_with(address), "{error}");
+            assert!(error.contains(address), "{error}");
         }
     }
 }

@@ -37,7 +37,8 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod address;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod address;
 mod budget;
 mod connection;
 mod feed;

@@ -75,6 +75,8 @@ pub use ages::Ages;
 pub use conditions::ConditionSnapshot;
 pub use drawing::svg;
 pub use error::ObserveError;
+#[doc(hidden)] // For the other crates of Millstream.
+pub use millstream_http::address::host_and_port;
 pub use observer::{Http, Observer, http};
 pub use sections::Section;
 pub use snapshot::{

@@ -146,9 +146,21 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
     }
 }
 
+/// Whether an exception reports a fault of an item, and does not end the program. A call of asyncio that was cancelled
+/// is such a fault, though its class is no `Exception`.
+pub(crate) fn is_fault(py: Python<'_>, error: &PyErr) -> bool {
+    let was_cancelled = || {
+        let class = py
+            .import("asyncio")
+            .and_then(|asyncio| asyncio.getattr("CancelledError"));
+        class.is_ok_and(|class| error.is_instance(py, &class))
+    };
+    error.is_instance_of::<PyException>(py) || was_cancelled()
+}
+
 fn step_error(py: Python<'_>, failure: Failure, message: &str) -> PyErr {
     let original = match exception_in(py, failure.cause.as_ref()) {
-        Some(raised) if !raised.is_instance_of::<PyException>(py) => return raised,
+        Some(raised) if !is_fault(py, &raised) => return raised,
         original => original,
     };
     let arguments = (message, failure.step, failure.key, failure.item);

@@ -24,6 +24,14 @@ impl Flow {
         Flow { engine }
     }
 
+    /// The flow of which this is a stream.
+    #[staticmethod]
+    fn of(stream: &Pipe) -> Self {
+        Flow {
+            engine: stream.pipe.flow(),
+        }
+    }
+
     /// States the version of the program: the names and digests of its parts.
     fn version(&self, parts: Vec<(String, String)>) {
         self.engine.version_parts(parts);

@@ -1,5 +1,6 @@
 //! The server of the page of a flow.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use millstream_flow::error::chain;
@@ -109,5 +110,9 @@ impl Drop for Observer {
 }
 
 fn is_io(error: &ObserveError) -> bool {
-    matches!(error, ObserveError::Bind(cause) if cause.is::<std::io::Error>())
+    let kind = match error {
+        ObserveError::Bind(cause) => cause.downcast_ref().map(std::io::Error::kind),
+        _ => None,
+    };
+    kind.is_some_and(|kind| kind != ErrorKind::InvalidInput)
 }

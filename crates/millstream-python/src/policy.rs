@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::batch::PyBatch;
-use crate::error::{cause, is_usage, usage};
+use crate::error::{cause, is_fault, is_usage, usage};
 use crate::gil::locked;
 use crate::show::show;
 use crate::sink::{AnySink, NamedSink};
@@ -219,7 +219,7 @@ impl ErrorHandler {
         cx: &mut Context,
         py: Python<'_>,
     ) -> Result<(), Failure> {
-        if !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
+        if !is_fault(py, &error) {
             return Err(Failure::new(self.step.clone(), cause(error)));
         }
         if is_usage(&error, py) {

@@ -14,7 +14,7 @@ use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
 use millstream_flow::key::Shards;
 use millstream_flow::starting::Starting;
-use millstream_flow::{Options, Recovery, Running};
+use millstream_flow::{OnMetrics, Options, Recovery, Running};
 use pyo3::prelude::*;
 
 use crate::clock::VirtualClock;
@@ -32,9 +32,9 @@ use crate::stopper::Stopper;
 /// How often the waiting thread checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The options of a run, as `millstream/_run/options.py` has them checked: those that `Flow.start` has too.
+/// The options of a run, as `millstream/_run/options.py` has them checked.
 #[derive(FromPyObject)]
-pub(crate) struct StartOptions {
+pub(crate) struct RunOptions {
     workers: usize,
     spin: bool,
     clock: Option<Py<VirtualClock>>,
@@ -44,11 +44,6 @@ pub(crate) struct StartOptions {
     drop_state: Vec<String>,
     fresh: bool,
     reset_clock: bool,
-}
-
-/// The others, which are those of `ms.run` alone.
-#[derive(FromPyObject)]
-pub(crate) struct RunOptions {
     on_metrics: Option<Py<PyAny>>,
     metrics_interval: f64,
     cluster: Option<Place>,
@@ -81,9 +76,13 @@ impl Moment {
     }
 }
 
-impl StartOptions {
-    /// Where the state is saved, if it is.
-    fn recovery(&self) -> PyResult<Option<Recovery>> {
+impl RunOptions {
+    /// Where the state is saved, if it is; the waits of a start end when `stopper` is asked to stop.
+    fn recovery(
+        &mut self,
+        stopper: &Bound<'_, Stopper>,
+        crash: Option<Moment>,
+    ) -> PyResult<Option<Recovery>> {
         let Some(dir) = &self.state else {
             return Ok(None);
         };
@@ -99,52 +98,39 @@ impl StartOptions {
         if self.reset_clock {
             recovery = recovery.reset_clock();
         }
-        Ok(Some(recovery))
+        if let Some(served) = self.replica.take() {
+            recovery = recovery.replica(served.replica(stopper)?);
+        }
+        if let Some(crash) = crash {
+            recovery = recovery.crash(crash.read(stopper.py())?);
+        }
+        Ok(Some(recovery.commit_on_replica(self.commit_on_replica)))
     }
 
-    /// As the engine has them; with an interval metrics are published that often.
-    fn engine(&self, publish: Option<Duration>) -> PyResult<Options> {
-        let nothing: millstream_flow::OnMetrics = Arc::new(|_| {});
+    /// As the engine has them.
+    fn engine(
+        &mut self,
+        on_metrics: Option<(Duration, OnMetrics)>,
+        stopper: &Bound<'_, Stopper>,
+        crash: Option<Moment>,
+    ) -> PyResult<Options> {
+        let recovery = self.recovery(stopper, crash)?;
+        let cluster = self.cluster.take().map(|place| place.cluster(stopper));
         let clock = self.clock.as_ref();
         Ok(Options {
             workers: self.workers,
             spin: self.spin,
-            on_metrics: publish.map(|interval| (interval, nothing)),
+            on_metrics,
+            cluster: cluster.transpose()?,
+            shards: checked_shards(stopper.py(), self.shards)?,
             around: Some(gil::around_worker()),
             hold: Some(gil::around_turn()),
             release: Some(gil::around_wait()),
             signals: false,
             traceback: Some(Arc::new(traceback)),
-            recovery: self.recovery()?,
+            recovery,
             clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
             ..Options::default()
-        })
-    }
-}
-
-impl RunOptions {
-    /// Adds what `Flow.start` lacks; the waits of a start end when `stopper` is asked to stop.
-    fn add_to(
-        self,
-        options: Options,
-        stopper: &Bound<'_, Stopper>,
-        crash: Option<Moment>,
-    ) -> PyResult<Options> {
-        let py = stopper.py();
-        let mut recovery = options.recovery;
-        if let Some(served) = self.replica {
-            let replica = served.replica(stopper)?;
-            recovery = recovery.map(|recovery| recovery.replica(replica));
-        }
-        if let Some(crash) = crash.map(|at| at.read(py)).transpose()? {
-            recovery = recovery.map(|recovery| recovery.crash(crash));
-        }
-        let cluster = self.cluster.map(|place| place.cluster(stopper));
-        Ok(Options {
-            recovery: recovery.map(|one| one.commit_on_replica(self.commit_on_replica)),
-            cluster: cluster.transpose()?,
-            shards: checked_shards(py, self.shards)?,
-            ..options
         })
     }
 }
@@ -161,18 +147,18 @@ pub(crate) fn run(
     crash: Option<Moment>,
 ) -> PyResult<Report> {
     let py = flow.py();
-    let common: StartOptions = options.extract()?;
-    let own: RunOptions = options.extract()?;
-    let interval = Duration::try_from_secs_f64(own.metrics_interval)?;
-    let on_metrics = own.on_metrics.as_ref().map(|call| call.bind(py).clone());
-    let engine_options = common.engine(on_metrics.as_ref().map(|_| interval))?;
+    let mut given: RunOptions = options.extract()?;
+    let interval = Duration::try_from_secs_f64(given.metrics_interval)?;
+    let on_metrics = given.on_metrics.as_ref().map(|call| call.bind(py).clone());
+    let nothing: OnMetrics = Arc::new(|_| {});
+    let published = on_metrics.as_ref().map(|_| (interval, nothing));
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
-        ..own.add_to(engine_options, stopper, crash)?
+        ..given.engine(published, stopper, crash)?
     };
     logs::refresh(py)?;
     let engine = flow.get().engine.clone();
-    if rehearsal.is_some() && common.workers == 1 {
+    if rehearsal.is_some() && given.workers == 1 {
         // On this thread a debugger sees the steps, and signals come as they always do.
         let ended = logs::flushed(|| engine.run_here(options));
         return ended.map(Report::new).map_err(|error| to_python(py, error));
@@ -364,14 +350,17 @@ fn raises(py: Python<'_>, raised: &Mutex<Option<PyErr>>) -> bool {
 pub(crate) fn start(
     flow: &Bound<'_, Flow>,
     options: &Bound<'_, PyAny>,
+    stopper: &Bound<'_, Stopper>,
     observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Handle> {
     let py = flow.py();
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let noted = Arc::clone(&raised);
+    let mut given: RunOptions = options.extract()?;
+    let nothing: OnMetrics = Arc::new(|_| {});
     let options = Options {
         starting: Starting::default().until(move || Python::attach(|py| raises(py, &noted))),
-        ..options.extract::<StartOptions>()?.engine(Some(PUBLISH))?
+        ..given.engine(Some((PUBLISH, nothing)), stopper, None)?
     };
     logs::refresh(py)?;
     let engine = flow.get().engine.clone();

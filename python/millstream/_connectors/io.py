@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from itertools import islice
 from time import monotonic
 from typing import Generic
 
-from .._errors.command import BY_SIGPIPE
+from .._errors.command import BY_SIGPIPE, discard_output
 from .._values.types import T_co, T_contra
 
 TYPE_CHECKING = False
@@ -290,26 +289,25 @@ class ReaderEnded(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(BY_SIGPIPE)
-        # Python would fail to flush what is left at the end of the program.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+        discard_output()
 
 
 class StandardOutput:
     """Standard output, whose reader may end at any moment."""
 
     def write(self, text: str) -> None:
-        """Writes a text."""
+        """Writes a text. Python has no standard output where it was closed before the start."""
         try:
-            sys.stdout.write(text)
+            if sys.stdout is not None:
+                sys.stdout.write(text)
         except BrokenPipeError:
             raise ReaderEnded from None
 
     def flush(self) -> None:
         """Writes what is buffered."""
         try:
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except BrokenPipeError:
             raise ReaderEnded from None
 

@@ -17,7 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
-__all__ = ["demo"]
+    from .._run.parser import Parser
+
+__all__ = ["demo", "parser"]
 
 
 def demo(arguments: list[str]) -> int:
@@ -59,36 +61,41 @@ def run(options: Namespace, stop: Stop) -> int:
     return 0 if found is None else report_error(found, 1, "demo")
 
 
-def parse(arguments: list[str]) -> Namespace:
-    """The options."""
+def parser() -> Parser:
+    """The parser of ``millstream demo``."""
     from .._run.parser import Parser
 
-    parser = Parser(
+    made = Parser(
         prog="millstream demo",
         description="Market Spread, the flow with which Wallaroo published its figures: from generated data "
         "to a report of throughput, latencies, and whether each result is right.",
         epilog="examples: millstream demo; millstream demo --http --seconds 60",
     )
-    parser.add_argument(
+    made.add_argument(
         "--rate",
         type=float,
         default=200_000.0,
         metavar="N",
         help="messages per second over both streams (default: 200000); 0 for as many as go through",
     )
-    parser.add_argument(
+    made.add_argument(
         "--seconds", type=float, default=5.0, metavar="T", help="length of the run (default: 5)"
     )
-    parser.add_argument("--spin", action="store_true", help="the worker of the flow never sleeps")
-    parser.add_argument(
+    made.add_argument("--spin", action="store_true", help="the worker of the flow never sleeps")
+    made.add_argument(
         "--http",
         nargs="?",
         const="127.0.0.1:8080",
         metavar="ADDR",
         help="show the flow on a page, at 127.0.0.1:8080 or another address of this machine",
     )
-    parser.add_argument("--json", action="store_true", help="report as JSON")
-    options = parser.parse_args(arguments)
+    made.add_argument("--json", action="store_true", help="report as JSON")
+    return made
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """The options."""
+    options = parser().parse_args(arguments)
     if not (options.rate >= 0 and math.isfinite(options.rate)):
         raise UsageError(f"--rate {options.rate:g}: a number of messages, or 0")
     if not 0 < options.seconds <= 3600:

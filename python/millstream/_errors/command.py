@@ -18,10 +18,14 @@ __all__ = [
     "PACKAGE",
     "UsageError",
     "describe",
+    "discard_output",
     "failed",
+    "plain_lines",
+    "print_frames",
     "print_traceback",
     "report_error",
     "users_frames",
+    "write_errors_as",
 ]
 
 LOST = 75
@@ -38,12 +42,50 @@ class UsageError(Exception):
     """Bad usage: exit code 2."""
 
 
+_is_json = False
+"""Whether errors are lines of a log that is JSON."""
+
+
+def write_errors_as(format: str) -> None:
+    """Writes the errors that end a command as ``text`` or as ``json``, as its log is written."""
+    global _is_json
+    _is_json = format == "json"
+
+
 def report_error(message: str, code: int, verb: str = "run") -> int:
     """Prints an error on one line of standard error, with the control characters of names escaped."""
     from .._millstream import plain_text
 
-    print(plain_text(f"millstream {verb}: {' '.join(message.split())}"), file=sys.stderr)
+    message = " ".join(message.split())
+    if _is_json:
+        print_line(message, [("verb", verb), ("exit_code", code)])
+    else:
+        print(plain_text(f"millstream {verb}: {message}"), file=sys.stderr)
     return code
+
+
+def print_line(message: str, fields: list[tuple[str, object]]) -> None:
+    """Prints an error as a line of a log that is JSON."""
+    from time import time_ns
+
+    from .._millstream import log_line
+
+    print(log_line(time_ns(), "error", "millstream", message, fields, True), file=sys.stderr)
+
+
+def plain_lines(text: str) -> str:
+    """A text of several lines, of which other control characters are escaped."""
+    from .._millstream import plain_text
+
+    return "\n".join(map(plain_text, text.split("\n")))
+
+
+def discard_output() -> None:
+    """Discards what is still buffered for standard output, whose reader has ended: Python would fail to
+    write it at the end of the program."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def failed(error: BaseException, what: str, verb: str = "run") -> int:
@@ -70,10 +112,19 @@ def print_traceback(error: BaseException) -> None:
     cause = error.__cause__ or error
     frames = frames_of(error)
     if frames is not None or isinstance(error, SyntaxError):
-        import traceback
+        print_frames(cause, frames)
 
-        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
-        print("".join(shown.format(chain=cause.__context__ is not None)), file=sys.stderr, end="")
+
+def print_frames(error: BaseException, frames: TracebackType | None) -> None:
+    """Prints an exception with these frames."""
+    import traceback
+
+    shown = traceback.TracebackException(type(error), error, frames, compact=True)
+    text = "".join(shown.format(chain=error.__context__ is not None))
+    if _is_json:
+        print_line("the traceback of the error", [("exception", text)])
+    else:
+        print(plain_lines(text), file=sys.stderr, end="")
 
 
 def describe(error: BaseException, what: str) -> tuple[str, int]:

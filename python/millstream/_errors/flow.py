@@ -122,6 +122,9 @@ class NoAnswerError(ServiceError, TimeoutError):
 class DeadLetter:
     """An item on which a step failed, as a dead-letter sink receives it.
 
+    Its text, which sinks of files, journals and queues write, is a line of JSON: step, key, item and error,
+    for people and for ``millstream redrive``.
+
     Args:
         step: the name of the step.
         key: the key of the item, or None.
@@ -137,6 +140,8 @@ class DeadLetter:
         >>> letter = ms.DeadLetter("ages", None, "x", ValueError("no number"))
         >>> letter
         DeadLetter(step='ages', key=None, item='x', error=ValueError: no number)
+        >>> print(letter)
+        {"step":"ages","key":null,"item":"x","error":"ValueError: no number"}
     """
 
     __slots__ = ("error", "item", "key", "position", "step")
@@ -157,7 +162,10 @@ class DeadLetter:
         where += f"key={show(self.key)}, item={show(self.item)}"
         return f"DeadLetter({where}, error={self.error_text()})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        from .._values.letters import written
+
+        return written(self.step, self.key, self.item, self.error_text(), self.position, show)
 
     def error_text(self) -> str:
         """Returns the type and text of the exception.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 from .._errors.command import PACKAGE, UsageError, report_error
 
-__all__ = ["KINDS", "new_folder"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._run.parser import Parser
+
+__all__ = ["KINDS", "new_folder", "parser"]
 
 KINDS = {
     "alerts": "a flow: readings of sensors in, alerts out; with data, a generator and tests",
@@ -17,25 +22,28 @@ KINDS = {
 LEFT_OUT = "__pycache__"
 
 
-def new_folder(arguments: list[str]) -> int:
-    """The verb ``new``: 0, or 1 when the folder cannot be written, 2 for bad use."""
+def parser() -> Parser:
+    """The parser of ``millstream new``."""
     import argparse
 
     from .._run.parser import Parser
 
-    parser = Parser(
+    made = Parser(
         prog="millstream new",
         description="Write a folder to begin with: a program that runs, data, tests and a README.",
         epilog="kinds:\n" + "".join(f"  {kind:9}{what}\n" for kind, what in KINDS.items()) + "\n"
         "example: millstream new alerts",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("directory", metavar="DIR", nargs="?", help="the new folder (default: the kind)")
+    made.add_argument("kind", metavar="KIND", choices=list(KINDS), help=", ".join(KINDS))
+    made.add_argument("directory", metavar="DIR", nargs="?", help="the new folder (default: the kind)")
+    return made
+
+
+def new_folder(arguments: list[str]) -> int:
+    """The verb ``new``: 0, or 1 when the folder cannot be written, 2 for bad use."""
     try:
-        options = parser.parse_args(arguments)
-        if options.kind not in KINDS:
-            raise UsageError(f"there is no {options.kind!r}: the kinds are {', '.join(KINDS)}")
+        options = parser().parse_args(arguments)
     except UsageError as error:
         return report_error(f"{error} (see millstream new --help)", 2, "new")
     directory = options.directory or options.kind
@@ -57,5 +65,5 @@ def write(kind: str, directory: str) -> int:
         return report_error(said, 1, "new")
     shutil.copytree(source, directory, ignore=shutil.ignore_patterns(LEFT_OUT), dirs_exist_ok=True)
     print(f"{directory}: {', '.join(names)}", file=sys.stderr)
-    print(f"next: cd {directory}, and follow README.md", file=sys.stderr)
+    print(f"next: cd {shlex.quote(directory)}, and follow README.md", file=sys.stderr)
     return 0

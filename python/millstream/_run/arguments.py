@@ -5,8 +5,8 @@ from __future__ import annotations
 from .._errors.command import UsageError
 from .._errors.flow import FlowUsageError
 from .option import Option, option
-from .options import PYTHON, WORK, RunOptions, length
-from .page_options import check_http
+from .options import PYTHON, WORK, length
+from .page_options import LoggedOptions, check_http
 from .parser import HIDDEN, Parser
 from .replay_command import check_replay, moment
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["CommandOptions", "before_dashes", "flags_passed", "parse", "split"]
+__all__ = ["CommandOptions", "add_flow", "before_dashes", "flags_passed", "parse", "parser", "split"]
 
 PROCESSES_MAX = 64
 OF_MACHINES = ("hosts", "listen", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
@@ -25,7 +25,6 @@ OF_PROCESSES = ("restarts", "dead_after", "meet_within")
 OF_REPLICA = ("secret_file", "tls_cert", "tls_key", "tls_ca")
 """Those of them that followers of the state are authenticated by, too."""
 PROCESSES = "several processes"
-LOG = "the log"
 RECORDED = "a replay"
 """Headings."""
 
@@ -40,19 +39,13 @@ def restarts(text: str) -> tuple[int, float]:
     return int(count), length(time)
 
 
-def log_levels(text: str) -> dict[str, int]:
-    """The levels of the loggers."""
-    import argparse
-
-    from .logs import read_levels
-
-    try:
-        return read_levels(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def supervisor(text: str) -> tuple[int, str]:
+    """The connection to the supervisor: ``DESCRIPTOR:DIR``."""
+    descriptor, _, folder = text.partition(":")
+    return int(descriptor), folder
 
 
-class CommandOptions(RunOptions):
+class CommandOptions(LoggedOptions):
     """All options of ``millstream run``."""
 
     metrics: bool = option(default=False, help="print the metrics of each step at the end", group=WORK)
@@ -144,26 +137,14 @@ class CommandOptions(RunOptions):
         group=PROCESSES,
         passed="never",
     )
-    supervised: int | None = option(
-        default=None, help="the descriptor of the connection to the supervisor", read=int, group=HIDDEN
+    supervised: tuple[int, str] | None = option(
+        default=None,
+        help="the descriptor of the connection to the supervisor, and the directory of its sockets",
+        read=supervisor,
+        group=HIDDEN,
     )
     restarted: str | None = option(
         default=None, help="a file with the restarts so far, by the supervisor", group=HIDDEN
-    )
-    log_level: Mapping[str, int] = option(
-        default="info",  # type: ignore[arg-type]  # as it is written
-        help="what is logged on standard error: error, warning, info, debug, trace or off (default info); "
-        "and of single modules, as in info,flow=debug",
-        metavar="LEVEL[,MODULE=LEVEL...]",
-        read=log_levels,
-        group=LOG,
-    )
-    log_format: str = option(
-        default="text",
-        help="how: text, or JSON objects with the fields flow, step, key",
-        flags=("--log", "--log-format"),
-        words={"text": "text", "json": "json"},
-        group=LOG,
     )
     replay: list[str] = option(
         default=[],
@@ -195,6 +176,7 @@ class CommandOptions(RunOptions):
         metavar="FILE",
         group=RECORDED,
     )
+    letters: str = option(default="", help="the file of dead letters to redrive", flags=PYTHON)
     file: str = option(default="", help="the file of the flow", flags=PYTHON)
     arguments: list[str] = option(default=[], help="those of the function that makes it", flags=PYTHON)
 
@@ -207,36 +189,55 @@ class CommandOptions(RunOptions):
         return f"{each.flag} needs {other.flag}"
 
 
-def parse(arguments: list[str]) -> CommandOptions:
-    """Reads the options.
-
-    Raises:
-        UsageError: an option is unknown or out of range, or two contradict each other.
-    """
-    parser = Parser(
+def parser() -> Parser:
+    """The parser of ``millstream run``."""
+    made = Parser(
         prog="millstream run",
         description="Run the flow that a Python file describes, until its sources end or Ctrl-C drains it.",
         epilog="example: millstream run word_count.py --workers 2; "
         "millstream run orders.py:make eu --limit 5 calls make('eu', limit=5), "
         "and what follows -- is for it alone",
     )
-    parser.add_argument(
+    add_flow(made)
+    # What only runs of several processes need comes last.
+    made.add_options(sorted(CommandOptions.ALL.values(), key=lambda each: each.group == PROCESSES))
+    return made
+
+
+def add_flow(made: Parser) -> None:
+    """Adds the argument that names a flow."""
+    made.add_argument(
         "file",
         metavar="FILE.py[:NAME]|MODULE:NAME",
         help="the file or module, and the variable of the flow when there are several, "
         "or the function that makes it",
     )
-    parser.add_options(CommandOptions.ALL.values())
+
+
+def parse(arguments: list[str], of_verb: Parser | None = None) -> CommandOptions:
+    """Reads the options of ``run``, or of a verb that has some of them.
+
+    Raises:
+        UsageError: an option is unknown or out of range, or two contradict each other.
+    """
+    of_verb = of_verb or parser()
     own, of_factory = before_dashes(arguments)
-    found, more = parser.parse_known_args(own)
+    found, more = of_verb.parse_known_args(own)
     found.arguments = [*more, *of_factory]
     if more and ":" not in found.file:
-        parser.error(f"unrecognized arguments: {' '.join(more)}{parser.meant(more[0])}")
+        of_verb.error(f"unrecognized arguments: {' '.join(more)}{of_verb.meant(more[0])}")
+    if not hasattr(found, "processes"):
+        return checked(found)
     check_replay(found)
-    check_http(found)
     check_processes(found)
     found.replica = replica(found)
     check_profile(found)
+    return checked(found)
+
+
+def checked(found: Any) -> CommandOptions:
+    """The options, each of which is in range."""
+    check_http(found)
     try:
         return CommandOptions(**vars(found))
     except FlowUsageError as error:

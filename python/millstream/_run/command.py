@@ -13,7 +13,14 @@ from __future__ import annotations
 import sys
 
 from .._connectors.io import ReaderEnded
-from .._errors.command import BY_SIGPIPE, UsageError, describe, print_traceback, report_error
+from .._errors.command import (
+    BY_SIGPIPE,
+    UsageError,
+    describe,
+    print_traceback,
+    report_error,
+    write_errors_as,
+)
 from .arguments import before_dashes, flags_passed, parse, split
 from .flow_file import divided, load
 from .ready_file import set_ready
@@ -38,13 +45,14 @@ def run_file(arguments: list[str]) -> int:
         options = parse(arguments)
     except UsageError as error:
         return report_error(f"{error} (see millstream run --help)", 2)
+    write_errors_as(options.log_format)
     if options.supervised is None and (options.restarts or (options.processes and not options.cluster)):
         return supervise(arguments, options)
     if options.supervised is None:
         return run_process(options, None, report_error)
     from .supervised import Link
 
-    link = Link(options.supervised)
+    link = Link(*options.supervised)
 
     def report(message: str, code: int) -> int:
         link.send(error=message)

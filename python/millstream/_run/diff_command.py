@@ -8,22 +8,27 @@ from .flow_file import load
 from .parser import Parser
 from .replay_command import recorded
 
-__all__ = ["diff_files"]
+__all__ = ["diff_files", "parser"]
 
 
-def diff_files(arguments: list[str]) -> int:
-    """The verb ``diff``: 0 when all outputs are the same, 1 when they differ or it fails, 2 for bad use."""
-    parser = Parser(
+def parser() -> Parser:
+    """The parser of ``millstream diff``."""
+    made = Parser(
         prog="millstream diff",
         description="Replay recorded input through two flows, and tell which outputs differ.",
         epilog="example: millstream diff old.py new.py --replay state/ --from 1h",
     )
     for name in "flow_a", "flow_b":
-        parser.add_argument(name, metavar=f"{name.upper()}.py[:NAME]", help="the file of a flow")
-    parser.add_options(CommandOptions.ALL[name] for name in ("replay", "begin", "end"))
-    parser.add_argument("--json", action="store_true", help="report as JSON")
+        made.add_argument(name, metavar=f"{name.upper()}.py[:NAME]", help="the file of a flow")
+    made.add_options(CommandOptions.ALL[name] for name in ("replay", "begin", "end"))
+    made.add_argument("--json", action="store_true", help="report as JSON")
+    return made
+
+
+def diff_files(arguments: list[str]) -> int:
+    """The verb ``diff``: 0 when all outputs are the same, 1 when they differ or it fails, 2 for bad use."""
     try:
-        options = parser.parse_args(arguments)
+        options = parser().parse_args(arguments)
         if not options.replay:
             raise UsageError("--replay says which recorded input to compare the flows on")
         where = recorded(options.replay)

@@ -149,7 +149,7 @@ class Options:
         values = dict(zip(self.ALL, given, strict=False))
         for name, value in named.items():
             if name not in self.ALL or name in values:
-                raise TypeError(f"{type(self).__name__} got {name} twice, or has no such option")
+                raise TypeError(f"{name} is given twice, or is no option")
             values[name] = value
         for name, each in self.ALL.items():
             self.__dict__[name] = self._checked(each, values.get(name, each.default))
@@ -160,7 +160,7 @@ class Options:
 
     def _checked(self, each: Option, value: Any) -> Any:
         if isinstance(each.default, bool):
-            if value not in (False, True):
+            if not isinstance(value, int) or value not in (False, True):
                 raise FlowUsageError(f"{self.named(each)} is True or False, not {value!r}")
             return bool(value)
         return value if each.check is None else each.check(self.named(each), value)
@@ -191,7 +191,7 @@ def number(least: int, most: int) -> Callable[[str, Any], int]:
     """A check of whole numbers."""
 
     def check(name: str, value: Any) -> int:
-        if not isinstance(value, int) or not least <= value <= most:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise FlowUsageError(f"{name} is a number from {least} to {most}, not {value!r}")
         return value
 

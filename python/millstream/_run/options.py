@@ -6,13 +6,15 @@ the native half reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .._errors.flow import FlowUsageError
 from .._values.durations import LONGEST
 from .option import Options, number, option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from os import PathLike
     from typing import Any
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .replica import Replica
 
-__all__ = ["RunOptions", "StartOptions"]
+__all__ = ["RunOptions"]
 
 WORKERS_MAX = 256
 SHARDS_MAX = 32_768
@@ -30,25 +32,74 @@ SHARDS_MAX = 32_768
 
 
 def seconds(name: str, value: Any) -> float:
-    if not 0 <= value <= LONGEST:
+    if not is_number(value) or not 0 <= value <= LONGEST:
         raise FlowUsageError(f"{name} is a number of seconds from 0 to 200 years, not {value!r}")
     return float(value)
 
 
 def above_zero(name: str, value: Any) -> float:
-    if not value > 0:
+    if not is_number(value) or not value > 0:
         raise FlowUsageError(f"{name} is a number of seconds above 0, not {value!r}")
     return float(value)
 
 
-def path(name: str, value: Any) -> str | None:
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def directory(name: str, value: Any) -> str | None:
     import os
 
-    return None if value is None else os.fspath(value)
+    if value is None:
+        return None
+    if not isinstance(value, (str, os.PathLike)):
+        raise FlowUsageError(f"{name} is a directory, not {value!r}")
+    path = os.fspath(value)
+    if os.path.isfile(path):
+        raise FlowUsageError(f"{name} is a directory, and {path} is a file")
+    return path
 
 
 def texts(name: str, value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, Iterable) or not all(isinstance(each, str) for each in found):
+        raise FlowUsageError(f"{name} is a name, or a list of names, not {value!r}")
+    return list(found)
+
+
+def address(name: str, value: Any) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if value is not None and not isinstance(value, str):
+        raise FlowUsageError(f"{name} is an address like 8080 or 127.0.0.1:8080, not {value!r}")
+    return value
+
+
+def text(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise FlowUsageError(f"{name} is a text, not {value!r}")
+    return value
+
+
+def virtual_clock(name: str, value: Any) -> Any:
+    from .._millstream import VirtualClock
+
+    if value is not None and not isinstance(value, VirtualClock):
+        raise FlowUsageError(f"{name} is a clock of ms.testing.clock, not {value!r}")
+    return value
+
+
+def function(name: str, value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise FlowUsageError(f"{name} is a function, not {value!r}")
+    return value
+
+
+def division(name: str, value: Any) -> int | None:
+    is_one = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= SHARDS_MAX
+    if value is not None and (not is_one or value & (value - 1)):
+        raise FlowUsageError(f"{name} is a power of two from 1 to {SHARDS_MAX}, not {value!r}")
+    return value  # type: ignore[no-any-return]
 
 
 def cluster(name: str, value: Any) -> Any:
@@ -81,16 +132,6 @@ def length(text: str) -> float:
     return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
 
 
-def shards(text: str) -> int:
-    """A number of shards."""
-    import argparse
-
-    count = int(text) if text.isdecimal() else 0
-    if not 1 <= count <= SHARDS_MAX or count & (count - 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is no power of two from 1 to {SHARDS_MAX}")
-    return count
-
-
 def token(path: str) -> str:
     """The token in a file, without the line end."""
     import argparse
@@ -115,8 +156,8 @@ PAGE = "the page"
 """Headings."""
 
 
-class StartOptions(Options):
-    """The options that ``Flow.start`` and ``ms.run`` have."""
+class RunOptions(Options):
+    """The options of ``ms.run`` and ``Flow.start``."""
 
     workers: int = option(
         default=1,
@@ -137,6 +178,7 @@ class StartOptions(Options):
         default=None,
         help="the clock of processing time",
         more="; tests pass one that they move themselves (``ms.testing.clock``)",
+        check=virtual_clock,
         flags=PYTHON,
     )
     state: str | PathLike[str] | None = option(
@@ -145,7 +187,7 @@ class StartOptions(Options):
         more=". Every ``epoch`` the flow commits the positions of its sources, the changes of its states and "
         "the output of its sinks; a later run resumes from the last commit. A directory with the state of "
         "another flow is an error, and is not changed",
-        check=path,
+        check=directory,
         noun="the directory that holds the state",
         metavar="DIR",
         group=STATE,
@@ -192,11 +234,12 @@ class StartOptions(Options):
         group=STATE,
         passed="once",
     )
-    http: str | None = option(
+    http: str | int | None = option(
         default=None,
         help="show the flow on a page at this address, like 8080 or 127.0.0.1:8080",
         more=", until it has ended; ``/metrics`` has its figures for Prometheus. Port 0 lets the system "
         "choose; the log has the address",
+        check=address,
         noun="the address of the page",
         metavar="ADDR",
         group=PAGE,
@@ -205,6 +248,7 @@ class StartOptions(Options):
         default=None,
         help="the token that readers of the page must have; required where other machines can read, unless "
         "``http_open``",
+        check=text,
         needs=("http",),
         flags=("--http-token-file",),
         shown="a file with the token of the readers of the page; required where other machines can read",
@@ -218,14 +262,10 @@ class StartOptions(Options):
         needs=("http",),
         group=PAGE,
     )
-
-
-class RunOptions(StartOptions):
-    """The options of ``ms.run``."""
-
     on_metrics: Callable[[_millstream.Report], object] | None = option(
         default=None,
         help="is called with a report every ``metrics_interval``, and at the end",
+        check=function,
         flags=PYTHON,
     )
     metrics_interval: float = option(
@@ -243,8 +283,9 @@ class RunOptions(StartOptions):
         default=None,
         help="into how many parts the keys are divided: a power of two up to 32768, at least one for each "
         "worker of all processes; chosen at the first start and kept with the state (default 256)",
+        check=division,
         metavar="N",
-        read=shards,
+        read=int,
         group=STATE,
     )
     replica: Replica | None = option(

@@ -6,13 +6,13 @@ from .. import _millstream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .options import StartOptions
+    from .options import RunOptions
 
 __all__ = ["page_of"]
 
 
-def page_of(options: StartOptions) -> _millstream.Observer | None:
+def page_of(options: RunOptions) -> _millstream.Observer | None:
     """Binds the address of the page of a flow, if it has one."""
     if options.http is None:
         return None
-    return _millstream.Observer(options.http, options.http_token, options.http_open)
+    return _millstream.Observer(str(options.http), options.http_token, options.http_open)

@@ -42,10 +42,13 @@ class Member(Child):
         number: its number.
         command: the program and its arguments; the descriptor of its connection is added.
         more: arguments after that.
+        folder: the directory of the supervisor's sockets.
         raw_lines: whether its lines are printed as they are, without its number.
     """
 
-    def __init__(self, number: int, command: list[str], more: list[str], raw_lines: bool) -> None:
+    def __init__(
+        self, number: int, command: list[str], more: list[str], folder: str, raw_lines: bool
+    ) -> None:
         self.number = number
         self.prefix = b"" if raw_lines else b"p%d | " % number
         self.is_loaded = False
@@ -57,7 +60,7 @@ class Member(Child):
         self.link.setblocking(False)
         with theirs:
             super().__init__(
-                [*command, "--supervised", str(theirs.fileno()), *more],
+                [*command, "--supervised", f"{theirs.fileno()}:{folder}", *more],
                 self.print_line,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -170,7 +173,7 @@ class Processes(Unit[Member]):
             place += ["--ready-file", self.ready_file]
         place += self.restarted.arguments()
         command = [sys.executable, "-m", "millstream", "run", *self.arguments, *self.once, *place]
-        return Member(number, command, ["--", *self.of_factory], raw_lines=self.json_log)
+        return Member(number, command, ["--", *self.of_factory], self.folder, raw_lines=self.json_log)
 
     def request_end(self) -> None:
         for member in self.children:

@@ -78,18 +78,19 @@ def run_with(
     rehearsal: _millstream.Rehearsal | None = None,
     crash: int | tuple[str, int] | None = None,
     on_start: Callable[[], object] | None = None,
+    stopper: _millstream.Stopper | None = None,
     observer: _millstream.Observer | None = None,
 ) -> _millstream.Report:
     """Runs a flow; a rehearsal with one worker on this thread.
 
     ``on_start`` is called when the flow runs: all processes have met, and the changes of the state that the
     options ask for are committed. ``crash`` is the commit after which a test crashes the run, or a moment of
-    it and the commit.
+    it and the commit. ``stopper`` stops the run besides signals, and has an ``on_start`` of its own.
     """
     was_used(flow)
     if options.cluster is not None:
         flow._flow.version(version_of(flow))
-    stopper = _millstream.Stopper(on_start)
+    stopper = stopper or _millstream.Stopper(on_start)
     # On this thread Ctrl-C reaches the user's code as it always does.
     here = rehearsal is not None and options.workers == 1
     restore_signals = _leave_signals if here else hook_signals(stopper)

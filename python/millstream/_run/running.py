@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from .._millstream import Handle, Observer, Report
@@ -25,6 +27,8 @@ class Running:
     Args:
         native: the handle of the engine.
         observer: the server of its page, which stops when the flow has ended and was waited for.
+        on_metrics: is called with the metrics, on a thread of its own, and at the end by the one that waits.
+        interval: the time between two calls, in seconds.
 
     Example:
         >>> import millstream as ms
@@ -36,10 +40,25 @@ class Running:
         [1, 4, 9]
     """
 
-    def __init__(self, native: Handle, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        native: Handle,
+        observer: Observer | None = None,
+        on_metrics: Callable[[Report], object] | None = None,
+        interval: float = 1.0,
+    ) -> None:
         self._native = native
         self._observer = observer
+        self._on_metrics = on_metrics
+        if on_metrics is not None:
+            Thread(target=self._call_back, args=(on_metrics, interval), name="metrics", daemon=True).start()
         self._ended: Report | None = None
+
+    def _call_back(self, call: Callable[[Report], object], interval: float) -> None:
+        while not self._native.ended_within(interval):
+            report = self._native.report()
+            if report is not None:
+                call(report)
 
     @property
     def has_ended(self) -> bool:
@@ -113,6 +132,8 @@ class Running:
             self._ended = ended
         if self._ended is None:
             raise RuntimeError("another thread has waited for the flow")
+        if self._on_metrics is not None:
+            self._on_metrics(self._ended)
         return self._ended
 
     def report(self) -> Report:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import threading
 
@@ -26,9 +27,11 @@ class Link:
 
     Args:
         descriptor: of the socket.
+        folder: the directory of the supervisor's sockets, which nobody else removes after it was killed.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, folder: str) -> None:
+        self.folder = folder
         self.socket = socket.socket(fileno=descriptor)
         # Processes that the user's code starts do not hold it open.
         self.socket.set_inheritable(False)
@@ -41,6 +44,7 @@ class Link:
                 pass
         except OSError:
             pass
+        shutil.rmtree(self.folder, ignore_errors=True)
         os._exit(LOST)
 
     def send(self, **message: Any) -> None:

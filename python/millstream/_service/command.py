@@ -13,12 +13,13 @@ from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from .._errors.command import UsageError, report_error
-from .._run.page_options import add_http, check_http
+from .._errors.command import UsageError, report_error, write_errors_as
+from .._run.logs import configure
+from .._run.page_options import add_http, add_log, check_http
 from .failures import failed
 from .load import load
 
-__all__ = ["component_of", "service"]
+__all__ = ["component_of", "parser", "service"]
 
 
 def service(arguments: Sequence[str]) -> int:
@@ -27,17 +28,14 @@ def service(arguments: Sequence[str]) -> int:
     try:
         options = parser().parse_args(arguments)
         verb = f"service {options.verb}"
-        done = int(options.run(options))
-        sys.stdout.flush()
-        return done
+        write_errors_as(getattr(options, "log_format", "text"))
+        return int(options.run(options))
     except UsageError as error:
         return report_error(str(error), 2, verb)
     except (KeyboardInterrupt, BdbQuit):
         return 0  # the user has left the debugger
     except BrokenPipeError:
-        # The reader of the pipe has closed it. The rest of the buffer is discarded.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise  # the reader of the output has ended
     except Exception as error:
         return failed(verb, error)
 
@@ -133,6 +131,7 @@ def run_options(verb: Verb) -> None:
         help="stay within 256 inputs of N followers of the output (default 0)",
     )
     add_http(run, "the service")
+    add_log(run)
 
 
 def history_options(verb: Verb) -> None:
@@ -239,10 +238,7 @@ def run_verb(options: Any) -> int:
     from ..service import serve
 
     check_http(options)
-    if options.http is not None:
-        from .._run.logs import configure, read_levels
-
-        configure(read_levels("info"), "text")  # it names the address of the page
+    configure(options.log_level, options.log_format)
     report = serve(
         load(options.component),
         options.inputs,

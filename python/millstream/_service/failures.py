@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from .._errors.command import report_error, users_frames
+from .._errors.command import print_frames, report_error, users_frames
 from .._errors.flow import ServiceError
 
 __all__ = ["failed"]
@@ -15,9 +13,6 @@ def failed(verb: str, error: Exception) -> int:
     cause = error.__cause__ or error
     frames = users_frames(cause.__traceback__)
     if frames is not None:
-        import traceback
-
-        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
-        print("".join(shown.format()), file=sys.stderr, end="")
+        print_frames(cause, frames)
     ours = isinstance(error, (ServiceError, OSError))
     return report_error(str(error) if ours else f"{type(error).__name__}: {error}", 1, verb)

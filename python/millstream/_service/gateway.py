@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import Any
 from .. import _millstream
 from .._errors.command import UsageError
 from .._errors.flow import ServiceError
+from .._run.logs import announce, configure
+from .._run.page_options import add_log
 from .components import interfaces_of, parameter_types
 from .interfaces import described, is_interface
 from .load import load
@@ -188,6 +189,7 @@ def add_verb(verb: Verb) -> None:
         metavar="TIME",
         help="record requests with the same Idempotency-Key within this time as one call (default 24h)",
     )
+    add_log(made)
 
 
 def calls_of(text: str) -> Calls:
@@ -236,6 +238,7 @@ def gateway_verb(options: Any) -> int:
         sync_seconds(options.sync)
     except ServiceError as error:
         raise UsageError(f"--sync: {error}") from None
+    configure(options.log_level, options.log_format)
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
@@ -251,7 +254,7 @@ def gateway_verb(options: Any) -> int:
         max_body=options.max_body,
         idempotency_keep_s=options.idempotency_keep,
     )
-    print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
+    announce(f"listening on {gateway.address}", options.log_format)
     try:
         while not stopped.is_set():
             gateway.wait(LOOK_S)

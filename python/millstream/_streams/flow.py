@@ -7,7 +7,7 @@ from weakref import ref
 from .. import _millstream
 from .._errors.flow import FlowUsageError
 from .._run.option import takes
-from .._run.options import StartOptions
+from .._run.options import RunOptions
 from .._run.programs import describes, expect_run, was_used
 from .._run.version import describing_module
 from .misplaced import Verbs, verbs_are_found
@@ -108,12 +108,12 @@ class Flow(Verbs):
         add_with_its_steps = getattr(source, "_add_to_flow", None)
         return add(source) if add_with_its_steps is None else add_with_its_steps(name, add)
 
-    @takes(StartOptions)
-    def start(self, options: StartOptions) -> Running:
+    @takes(RunOptions)
+    def start(self, options: RunOptions) -> Running:
         """Starts the flow on threads of its own and returns at once.
 
-        The arguments and errors are those of :func:`millstream.run`. The page is shown until the flow has
-        ended and was waited for.
+        The arguments and errors are those of :func:`millstream.run`; ``on_metrics`` is called on a thread of
+        its own, and at the end by the call that waits for it. The page is shown until then.
 
         Returns:
             The running flow, which can be stopped and waited for.
@@ -133,16 +133,19 @@ class Flow(Verbs):
         """
         from .._run.page import page_of
         from .._run.running import Running
+        from .._run.version import version_of
 
         observer = page_of(options)
         try:
             was_used(self)
-            native = _millstream.start(self._flow, options, observer)
+            if options.cluster is not None:
+                self._flow.version(version_of(self))
+            native = _millstream.start(self._flow, options, _millstream.Stopper(), observer)
         except BaseException:
             if observer is not None:
                 observer.stop()
             raise
-        running = Running(native, observer)
+        running = Running(native, observer, options.on_metrics, options.metrics_interval)
         self._running = ref(running)
         return running
 

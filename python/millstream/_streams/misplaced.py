@@ -6,6 +6,7 @@ to come before `key_by`. An attribute that a class has costs nothing; one that i
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TypeVar
 
 TYPE_CHECKING = False
@@ -101,8 +102,14 @@ def near(kind: str, verb: str) -> str | None:
 
 
 def verbs_are_found(cls: type[C]) -> type[C]:
-    """Decorates a class whose verbs are named when they are looked for elsewhere."""
+    """Decorates a class whose verbs are named when they are looked for elsewhere. Errors of Python for their
+    arguments name them after it, and not after the part of it in which they are written."""
     KINDS[cls.__name__] = cls
+    for base in cls.__mro__:
+        for name, verb in vars(base).items():
+            if base is not cls and not name.startswith("_") and isinstance(verb, FunctionType):
+                if verb.__qualname__ == f"{base.__name__}.{name}":
+                    verb.__qualname__ = f"{cls.__name__}.{name}"
     return cls
 
 

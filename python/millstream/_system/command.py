@@ -16,8 +16,8 @@ from .. import _millstream
 from .._errors.command import UsageError, report_error
 from .._errors.flow import FlowUsageError, ServiceError
 from .._errors.journal import JournalError
-from .._run.logs import configure, read_levels
-from .._run.page_options import add_http, check_http
+from .._run.logs import configure
+from .._run.page_options import add_http, add_log, check_http
 from .._stores.journal import Journal
 from .file import Service, System, read
 from .gateway import NAME, Gateway
@@ -46,11 +46,13 @@ def add_verbs(verb: Verb) -> None:
     for to in (up, down, status):
         to.add_argument("system", metavar="SYSTEM.toml", help="the file that describes the system")
     add_http(up, "the services of the system")
+    add_log(up)
     status.add_argument("--json", action="store_true", help="for programs")
 
 
 def up_verb(options: Any) -> int:
     check_http(options)
+    configure(options.log_level, options.log_format)
     system = read(options.system)
     deadline = time.monotonic() + system.stop_s + LEFT_S
     # While it waits for an earlier run to end, SIGTERM ends it as Ctrl-C does.
@@ -63,7 +65,7 @@ def up_verb(options: Any) -> int:
             return applied(answer)
         lock = acquire_lock(system.state)
         if lock is not None:
-            return run_shown(system, lock, bound(options))
+            return run_shown(system, lock, options)
         # The processes of a supervisor that was killed end by themselves; or another `up` has just begun.
         if time.monotonic() > deadline:
             raise ServiceError(f"{system.state}: processes of an earlier run do not end")
@@ -83,20 +85,22 @@ def bound(options: Any) -> _millstream.Observer | None:
     """Binds the address of the page, if there is one."""
     if options.http is None:
         return None
-    configure(read_levels("info"), "text")  # it names the address of the page
     try:
         return _millstream.Observer(options.http, options.http_token, options.http_open)
     except FlowUsageError as error:
         raise UsageError(str(error)) from None
 
 
-def run_shown(system: System, lock: int, observer: _millstream.Observer | None) -> int:
-    """Runs the system, and shows it on the page."""
+def run_shown(system: System, lock: int, options: Any) -> int:
+    """Runs the system, and shows it on the page if there is one."""
+    observer = bound(options)
+    supervisor = SystemSupervisor(system, lock, options.log_level["millstream"], options.log_format)
     if observer is None:
-        return SystemSupervisor(system, lock).run()
+        return supervisor.run()
     try:
         observer.show_system(system.state)
-        return SystemSupervisor(system, lock, observer.address).run()
+        supervisor.page = observer.address
+        return supervisor.run()
     finally:
         observer.stop()
 

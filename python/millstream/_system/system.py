@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import sys
@@ -69,12 +70,15 @@ def send_request(state: str, what: str) -> dict[str, Any] | None:
 class SystemSupervisor(Supervisor):
     """Keeps the processes of a system running until it is stopped."""
 
-    def __init__(self, system: System, lock: int, page: str | None = None) -> None:
+    def __init__(self, system: System, lock: int, level: int = logging.INFO, format: str = "text") -> None:
         super().__init__()
         self.system = system
         self.lock = lock
+        #: The lowest level of lines that are logged, and how they are.
+        self.level = level
+        self.format = format
         #: The address of the page that shows the system.
-        self.page = page
+        self.page: str | None = None
         self.running: dict[str, Running] = {}
         #: Processes that are being stopped, in the order in which they are requested to.
         self.leaving: list[Running] = []
@@ -89,8 +93,11 @@ class SystemSupervisor(Supervisor):
 
     def log(self, level: str, name: str, text: str) -> None:
         """Logs a line of a process, or of the supervisor."""
+        if logging.getLevelName(level.upper()) < self.level:
+            return
         try:
-            print(_millstream.log_line(time.time_ns(), level, name, text, [], False), flush=True)
+            line = _millstream.log_line(time.time_ns(), level, name, text, [], self.format == "json")
+            print(line, flush=True)
         except BrokenPipeError:
             # The reader of the log has gone; the services continue.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -30,6 +30,9 @@ def _finite(digits: str) -> float:
 
 _decoder = json.JSONDecoder(parse_constant=_refuse)
 _careful = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+DEPTH_MAX = 256
+"""How deep lists and objects are nested at most: what is read here must be saved at a commit, and pickle ends
+at some 500."""
 _exponent = re.compile(rb"\d[eE]\+?0*[1-9]\d\d").search
 _many_digits = re.compile(rb"\d{300}").search
 
@@ -44,7 +47,8 @@ def load(text: bytes) -> Any:
         The value, as ``json.loads`` returns it.
 
     Raises:
-        ValueError: it is no JSON, a number is out of range, or a string is no text.
+        ValueError: it is no JSON, nested more than 256 deep, a number is out of range, or a string is no
+            text.
 
     Example:
         >>> load(b'{"n": [1, 2.5]}')
@@ -59,13 +63,31 @@ def load(text: bytes) -> Any:
         decoder = _careful if is_large else _decoder
         value = decoder.decode(text.decode(json.detect_encoding(text)))
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError(f"it is nested more than {DEPTH_MAX} deep") from None
+    # Only a text with so many brackets may be too deep; to measure each takes longer.
+    if text.count(b"[") + text.count(b"{") > DEPTH_MAX and is_deep(value):
+        raise ValueError(f"it is nested more than {DEPTH_MAX} deep")
     if b"\\u" in text:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError("a string has half of a surrogate pair") from None
     return value
+
+
+def has_parts(value: Any) -> bool:
+    return isinstance(value, (dict, list))
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value is nested deeper than the limit."""
+    level = [value]
+    for _ in range(DEPTH_MAX + 1):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if has_parts(one)]
+        if not inner:
+            return False
+        level = [each for one in inner for each in one]
+    return True
 
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

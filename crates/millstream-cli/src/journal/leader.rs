@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::address;
 use crate::failure::Failure;
+use millstream_observe::host_and_port;
 use millstream_replication::{FollowerTls, ReplicationError, Secret, with_companions};
 
 /// Where the leader is.
@@ -17,7 +17,7 @@ pub(super) struct Leader {
 /// `HOST:PORT[/NAME]`.
 pub(super) fn parse(text: &str) -> Result<Leader, String> {
     let (at, journal) = text.split_once('/').unwrap_or((text, ""));
-    let (host, port) = address::parts(at)?;
+    let (host, port) = host_and_port(at)?;
     Ok(Leader {
         host: host.to_owned(),
         port,
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Leader, String> {
 
 /// `HOST:PORT`.
 pub(crate) fn parse_address(text: &str) -> Result<(String, u16), String> {
-    let (host, port) = address::parts(text)?;
+    let (host, port) = host_and_port(text)?;
     Ok((host.to_owned(), port))
 }
 

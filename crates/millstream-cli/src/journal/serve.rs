@@ -103,7 +103,7 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
         }),
         ..ServeOptions::new(args.listen, [])
     };
-    let ready = |address| eprintln!("listening on {address}");
+    let ready = |address: SocketAddr| log::listening(&address);
     Ok(serve(&options, &stop.flag(), ready)?)
 }
 

@@ -180,7 +180,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 /// Prints where clients are served, and notifies systemd.
 fn announce(server: &Server) {
     for address in server.addresses() {
-        eprintln!("listening on {address}");
+        log::listening(address);
     }
     systemd::notify("READY=1");
 }

@@ -61,10 +61,8 @@ impl Schedule {
     /// When message `index` is due.
     #[inline]
     pub(super) fn due_ns(&self, index: u64) -> u64 {
-        self.start_ns
-            + self
-                .rate
-                .map_or(0, |rate| (index as f64 * 1e9 / rate) as u64)
+        let after_ns = self.rate.map_or(0.0, |rate| index as f64 * 1e9 / rate);
+        self.start_ns.saturating_add(after_ns as u64)
     }
 
     /// How many messages are due by now.
@@ -73,7 +71,10 @@ impl Schedule {
         match self.rate {
             _ if now_ns < self.start_ns => 0,
             None => u64::MAX,
-            Some(rate) => ((now_ns - self.start_ns) as f64 * rate / 1e9) as u64 + 1,
+            Some(rate) => {
+                let due = (now_ns - self.start_ns) as f64 * rate / 1e9;
+                (due as u64).saturating_add(1)
+            }
         }
     }
 
@@ -90,7 +91,8 @@ impl Schedule {
     fn end_ns(&self) -> u64 {
         let grace = if self.rate.is_some() { GRACE_NS } else { 0 };
         self.seconds.map_or(u64::MAX, |seconds| {
-            self.start_ns + seconds.as_nanos() as u64 + grace
+            let after_ns = seconds.as_nanos() as u64;
+            self.start_ns.saturating_add(after_ns).saturating_add(grace)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use millstream_observe::conditions::Evaluator;
 use millstream_observe::sections::journals::Journals;
-use millstream_observe::{Section, Snapshot};
+use millstream_observe::{Section, Snapshot, host_and_port};
 
 use crate::failure::Failure;
 use crate::watch::roots;
@@ -32,24 +32,19 @@ impl Remote {
     /// The directory `of`, if there is one, else the server at this address, which may be a URL.
     ///
     /// # Errors
-    /// A token file that cannot be read.
+    /// What is neither a directory nor an address, or a token file that cannot be read.
     pub(super) fn new(of: &str, token_file: Option<&Path>) -> Result<Self, Failure> {
         if Path::new(of).is_dir() {
             let journals = Journals::watch(roots(&[of.into()])?, false, None);
             let journals = journals.map_err(Failure::failed)?;
             return Ok(Remote::Directory(journals, Box::default()));
         }
-        let address = of;
+        let base = base_of(of).map_err(Failure::usage)?;
         let token = token_file.map(|path| {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
             text.map(|text| text.trim().to_owned())
         });
-        let base = if address.contains("://") {
-            address.to_owned()
-        } else {
-            format!("http://{address}")
-        };
         let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT));
         Ok(Remote::Page(PageOf {
             agent: config.build().into(),
@@ -68,6 +63,20 @@ impl Remote {
             Remote::Directory(journals, evaluator) => looked_at(journals, evaluator),
         }
     }
+}
+
+/// The address of a page as a URL.
+fn base_of(of: &str) -> Result<String, String> {
+    if of.contains("://") {
+        return Ok(of.to_owned());
+    }
+    let named = |error| format!("{error}, and no directory");
+    let (host, port) = host_and_port(of).map_err(named)?;
+    Ok(if host.contains(':') {
+        format!("http://[{host}]:{port}")
+    } else {
+        format!("http://{host}:{port}")
+    })
 }
 
 /// The figures of a directory, as a page has them.

@@ -1,7 +1,7 @@
 //! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back
 //! to it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
@@ -299,6 +299,7 @@ impl Start {
             let process = commit.division.as_ref().map(|division| division.process);
             commit.take_outputs(process, |sink| parts.sinks.ownership(parts.nodes, sink));
         }
+        check_dropped(flow, parts, &self.store, commit, options)?;
         for step in &options.drop {
             self.changes.push(record::drop_step(step));
             forget(commit, step);
@@ -694,6 +695,45 @@ fn check_owner(flow: &str, commit: &Commit, options: &Recovery) -> Result<(), Fl
         path: options.dir.clone(),
         cause: cause.into(),
     })
+}
+
+/// Checks that what the options drop is known: a name that is misspelt would drop nothing. Of several processes each
+/// knows a part of the state only.
+fn check_dropped(
+    flow: &str,
+    parts: &FlowParts<'_>,
+    store: &Store,
+    commit: &Commit,
+    options: &Recovery,
+) -> Result<(), FlowError> {
+    let saved = store.saved().steps();
+    let times = commit.watermarks.iter().map(|mark| mark.step.as_str());
+    let sources = commit.sources.iter().map(|mark| mark.source.as_str());
+    let sinks = commit.sinks.iter().map(|mark| mark.sink.as_str());
+    let saved: BTreeSet<&str> = saved.chain(times).chain(sources).chain(sinks).collect();
+    let nodes = parts.nodes.iter().map(|node| node.name.clone());
+    let present: HashSet<String> = nodes.chain(parts.sinks.names(parts.nodes)).collect();
+    let is_known = |name: &str| saved.contains(name) || present.contains(name);
+    let Some(unknown) = options.drop.iter().find(|name| !is_known(name)) else {
+        return Ok(());
+    };
+    let asked = drop_state(unknown);
+    if commit.division.is_some() {
+        tracing::warn!(
+            step = unknown.as_str(),
+            "{asked}: this process has no state of that name"
+        );
+        return Ok(());
+    }
+    let names: Vec<String> = saved.iter().map(|name| format!("\"{name}\"")).collect();
+    let has = match &names[..] {
+        [] => "has no state yet".to_owned(),
+        names => format!("has state of {}", names.join(", ")),
+    };
+    let dir = options.dir.display();
+    Err(FlowError::Usage(format!(
+        "{asked}: flow \"{flow}\" has nothing of that name; {dir} {has}"
+    )))
 }
 
 /// Checks that every step, source and sink with saved state is still in the flow.

@@ -30,7 +30,7 @@ def check(reading: dict[str, Any]) -> dict[str, Any]:
 def describe(name: str, source: Any) -> ms.Flow:
     """Returns the flow: readings of a source in, alerts out."""
     flow = ms.Flow(name)
-    broken = ms.dead_letter(ms.files.write(f"{name}.broken.txt"))
+    broken = ms.dead_letter(ms.files.write(f"{name}.broken.jsonl"))
     means = (
         flow.source("readings", source, on_error=broken)
         .map(check, name="check", on_error=broken)

@@ -161,12 +161,12 @@ fn a_call_of_a_service_is_a_trace_with_its_wait() {
     let progress = Arc::clone(&meter);
     let watched = ServiceOf {
         name: "desk".to_owned(),
-        progress: Box::new(move || (progress.report(), progress.positions())),
+        progress: Box::new(move || progress.read()),
         inputs: vec![folder.path().join("orders")],
         output: Some(folder.path().join("replies")),
         dead_letters: None,
     };
-    observer.show(Services::watch(watched).unwrap());
+    observer.show(Services::watch(watched, None).unwrap());
     let (ends, runs) = (stop.clone(), meter);
     let running = Builder::new().name("service".to_owned()).spawn(move || {
         let service = Service::new(&replies).unwrap();

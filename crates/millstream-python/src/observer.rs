@@ -23,14 +23,7 @@ impl Observer {
     #[new]
     fn new(py: Python<'_>, address: &str, token: Option<&str>, open: bool) -> PyResult<Self> {
         logs::refresh(py)?;
-        // A thread that waits for the interpreter must not keep it from ending.
-        let stack = |thread| {
-            gil::locked_while_alive(|py| {
-                let stacks = py.import("millstream._run.stacks").ok()?;
-                stacks.call_method1("of", (thread,)).ok()?.extract().ok()?
-            })?
-        };
-        let mut http = http(address).open(open).stacks(StackOf::new(stack));
+        let mut http = http(address).open(open).stacks(stacks());
         if let Some(token) = token {
             http = http.token(token);
         }
@@ -73,13 +66,13 @@ impl Observer {
         let service = ServiceOf {
             name,
             // Reading it needs no interpreter.
-            progress: Box::new(move || meter.get().progress()),
+            progress: Box::new(move || meter.get().meter.read()),
             inputs,
             output,
             dead_letters,
         };
         let services =
-            Services::watch(service).map_err(|error| usage(py, &chain(&error).to_string()))?;
+            Services::watch(service, Some(stacks())).map_err(|error| usage(py, &chain(&error).to_string()))?;
         self.engine.show(services);
         Ok(())
     }
@@ -103,6 +96,18 @@ impl Drop for Observer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The stacks of the threads of this process that run Python.
+fn stacks() -> StackOf {
+    // A thread that waits for the interpreter must not keep it from ending.
+    StackOf::new(|thread| gil::locked_while_alive(|py| stack_of(py, thread))?)
+}
+
+/// The end of the Python stack of a thread, by its number in the operating system.
+pub(crate) fn stack_of(py: Python<'_>, thread: u32) -> Option<String> {
+    let stacks = py.import("millstream._run.stacks").ok()?;
+    stacks.call_method1("of", (thread,)).ok()?.extract().ok()?
 }
 
 fn is_io(error: &ObserveError) -> bool {

@@ -127,14 +127,14 @@ pub(super) fn journals(journals: &JournalsSnapshot, snapshot: &Snapshot) -> Sect
 
 /// The services of a process, or of a system.
 pub(super) fn services(services: &ServicesSnapshot, snapshot: &Snapshot) -> Section {
-    let calls: f64 = services.services.iter().map(|one| one.call_rate).sum();
+    let calls: f64 = services.services.iter().filter_map(|one| one.call_rate).sum();
     let row = |service: &ServiceSnapshot| {
         let inputs = || service.inputs.iter();
         let oldest = inputs().map(|input| input.lag_seconds).fold(0.0, f64::max);
         let cells = vec![
             plain(&service.name),
             service.state.name().to_owned(),
-            human(service.call_rate),
+            service.call_rate.map_or_else(|| "–".to_owned(), human),
             service.calls.to_string(),
             service.skipped.to_string(),
             service.dead_letters.to_string(),

@@ -211,6 +211,7 @@ function healthy(snapshot) {
 
 // What a worker does that has been inside one call of a step for seconds.
 function stackOf({ name, subject, process }) {
+  if (name === "MillstreamServiceStuck") return page.snapshot.services.services.find((one) => one.name === subject)?.call?.stack ?? null;
   if (name !== "MillstreamWorkerStuck" && name !== "MillstreamStepSaturated") return null;
   const inside = page.snapshot.workers.filter((worker) => worker.step === subject && (worker.process || undefined) === process);
   return inside.find((worker) => worker.stack)?.stack ?? null;

@@ -316,9 +316,14 @@ class JournalsPart extends Part {
   }
 }
 
-const SERVICE_STATES = { good: "", starting: "starts", lagging: "does not keep up", down: "its process does not run" };
+const SERVICE_STATES = { good: "", starting: "starts", lagging: "does not keep up", stuck: "", down: "its process does not run" };
 const SERVICE_HEAD = ["service", "", "calls/s", "calls", "ticks", "skipped", "dead letters", "lag, records", "lag, time", "output", "out/s", "records out"];
 const LINE_HEAD = [["record", ""], ["content", "text"]];
+
+// The call that a service has been in for seconds, in words.
+function longCall({ method, input, record, seconds }) {
+  return `inside ${method === null ? "a call" : `${method}()`} with record ${record} of ${input} for ${seconds} s`;
+}
 
 class ServicesPart extends Part {
   constructor() {
@@ -336,10 +341,10 @@ class ServicesPart extends Part {
     this.say("Every service takes its inputs as they come.");
     table("services", SERVICE_HEAD, services.services.map((one) => ({
       key: one.name,
-      mark: rowMark(["service"], one.name, one.state === "starting" ? "waiting" : ""),
+      mark: rowMark(["service"], one.name, one.call ? "cause" : one.state === "starting" ? "waiting" : ""),
       choose: () => choose([{ kind: "service", name: one.name }], one.name),
       cells: [
-        textCell(one.error ?? SERVICE_STATES[one.state]), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), unit("count", one.skipped),
+        textCell(one.error ?? (one.call ? longCall(one.call) : SERVICE_STATES[one.state])), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), unit("count", one.skipped),
         unit("count", one.dead_letters), unit("count", one.inputs.reduce((all, input) => all + input.lag_records, 0)),
         unit("seconds", Math.max(0, ...one.inputs.map((input) => input.lag_seconds))), textCell(one.output ?? "–"), unit("rate", one.output_rate), unit("count", one.output_next),
       ],
@@ -365,6 +370,9 @@ class ServicesPart extends Part {
   detail(place, name) {
     const one = page.snapshot.services.services.find((service) => service.name === name);
     if (!one) return;
+    if (!element("service-stack")) place.append(make("pre", { id: "service-stack", tabIndex: 0 }));
+    element("service-stack").hidden = !one.call;
+    if (one.call) setText(element("service-stack"), `${longCall(one.call)}\n${one.call.stack ?? ""}`);
     this.lines(place, "last-dead-letters", "Last dead letters", one.last_dead_letters);
     listed(place, "service-inputs", "Inputs", [["input", ""], ["next record", ""], ["lag, records", ""], ["lag, time", ""]],
       one.inputs.map((input) => [textCell(input.name), unit("count", input.position), unit("count", input.lag_records), unit("seconds", input.lag_seconds)]));

@@ -134,7 +134,8 @@ def branches(tree: str) -> Iterator[tuple[Names, str]]:
 
 
 def split_outside_braces(text: str) -> Iterator[str]:
-    depth, begin = 0, 0
+    depth = 0
+    begin = 0
     for at, character in enumerate(text):
         depth += (character == "{") - (character == "}")
         if character == "," and depth == 0:
@@ -172,7 +173,8 @@ class Crate:
         return at
 
     def absolute(self, where: Names, path: Names) -> Names | None:
-        first, rest = path[0], path[1:]
+        first = path[0]
+        rest = path[1:]
         if first == "crate":
             return rest
         if first == "self":

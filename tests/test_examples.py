@@ -104,7 +104,8 @@ def test_celsius(
     workers: int, run: Run, millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     data = generate(run, "celsius", tmp_path / "celsius", 20_000)
-    out, source = tmp_path / "fahrenheit", f"127.0.0.1:{free_port()}"
+    out = tmp_path / "fahrenheit"
+    source = f"127.0.0.1:{free_port()}"
     with receiver(millstream_bin, out, "lines", connections=workers) as address:
         with process(python_flow("celsius", workers), CELSIUS=source, FAHRENHEIT=address):
             send(run, tmp_path / "celsius", "--framing", "fixed:4", "--to", source)
@@ -120,7 +121,8 @@ def test_alphabet(
     workers: int, run: Run, millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     data = generate(run, "votes", tmp_path / "votes", 20_000)
-    out, source = tmp_path / "totals", f"127.0.0.1:{free_port()}"
+    out = tmp_path / "totals"
+    source = f"127.0.0.1:{free_port()}"
     with receiver(millstream_bin, out, "fixed:9", connections=workers) as address:
         with process(python_flow("alphabet", workers), VOTES=source, TOTALS=address):
             send(run, tmp_path / "votes", "--framing", "fixed:5", "--to", source)
@@ -142,7 +144,8 @@ def test_alphabet(
 def test_word_count(
     language: str, workers: int, flow_command: Callable[[str, str, int], Command], run: Run, tmp_path: Path
 ) -> None:
-    small, large = EXAMPLES / "word_count" / "book.txt", tmp_path / "lines"
+    small = EXAMPLES / "word_count" / "book.txt"
+    large = tmp_path / "lines"
     generate(run, "lines", large, 5_000)
     for book in (small, large):
         command = flow_command("word_count", language, workers)
@@ -160,7 +163,8 @@ def test_word_count(
 def test_lines_over_tcp_and_dead_letters(
     rust_examples: Path, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
-    address, letters = f"127.0.0.1:{free_port()}", tmp_path / "letters"
+    address = f"127.0.0.1:{free_port()}"
+    letters = tmp_path / "letters"
     command = [str(rust_examples / "tcp_letters")]
     with process(command, LISTEN=address, LETTERS=str(letters)) as flow:
         with connect(address) as client:

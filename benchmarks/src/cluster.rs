@@ -150,7 +150,8 @@ impl Played {
 
     fn new(outcomes: Vec<Outcome>, items: u64) -> Result<Self, Fault> {
         let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
-        let (sent, handled) = (sum(|each| each.sent), sum(|each| each.handled));
+        let sent = sum(|each| each.sent);
+        let handled = sum(|each| each.handled);
         if (sent, handled) != (items, items) {
             return Err(format!(
                 "the counts disagree: {items} ordered, {sent} sent, {handled} handled"
@@ -227,7 +228,9 @@ fn beside(
     (beside, other): (&str, &dyn Fn() -> Result<Played, Fault>),
     items: u64,
 ) -> Result<Rate, Fault> {
-    let (mut rates, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rates = Vec::new();
+    let mut floors = Vec::new();
+    let mut ratios = Vec::new();
     for _ in 0..plan.runs {
         let floor = items as f64 / other()?.seconds;
         let rate = items as f64 / own()?.seconds;
@@ -246,7 +249,9 @@ fn beside(
 
 fn hop(plan: &Plan) -> Result<Hop, Fault> {
     let items = (plan.seconds * role::HOPS_PER_SECOND) as u64;
-    let (mut flows, mut timelies, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+    let mut flows = Vec::new();
+    let mut timelies = Vec::new();
+    let mut sockets = Vec::new();
     for _ in 0..plan.runs {
         flows.push(plan.play(Case::Hop, 2, items, false)?.latency()?);
         timelies.push(plan.play(Case::TimelyHop, 2, items, false)?.latency()?);
@@ -264,7 +269,8 @@ fn hop(plan: &Plan) -> Result<Hop, Fault> {
 fn commits(plan: &Plan, case: Case, keys: u64) -> Result<Commits, Fault> {
     let of_one = plan.items(case, 1, 2_000_000)?;
     let of_two = plan.items(case, 2, 2_000_000)?;
-    let (mut one, mut two) = (Vec::new(), Vec::new());
+    let mut one = Vec::new();
+    let mut two = Vec::new();
     for _ in 0..plan.runs {
         for (processes, items, costs) in [(1, of_one, &mut one), (2, of_two, &mut two)] {
             let off = plan.play(case, processes, items, false)?.seconds;

@@ -175,7 +175,8 @@ fn open(folder: &Path, sync: &str) -> Result<Queues, String> {
 
 /// The times of all turns, in nanoseconds, and the items of one thread.
 fn work(queue: &Queue, until_ns: u64, turn: Turn) -> Result<(Vec<u64>, usize), QueueError> {
-    let (mut times, mut items) = (Vec::new(), 0);
+    let mut times = Vec::new();
+    let mut items = 0;
     let mut begin = monotonic_ns();
     while begin < until_ns {
         items += turn(queue)?;
@@ -208,7 +209,8 @@ fn threads_at_work(
             .collect()
     });
     let seconds = (monotonic_ns() - begin) as f64 / 1e9;
-    let (mut times, mut items) = (Vec::new(), 0);
+    let mut times = Vec::new();
+    let mut items = 0;
     for one in done {
         let one = one.map_err(|_| "a thread panicked".to_owned())?;
         let (its_times, its_items) = one.map_err(|error| chain(&error).to_string())?;
@@ -227,7 +229,8 @@ fn threads_at_work(
 
 fn flow(plan: &Plan, sync: &str, recovery: bool) -> Result<Measured, String> {
     let folder = Scratch::new(&plan.dir).map_err(|error| chain(&error).to_string())?;
-    let (queues_dir, state) = (folder.path().join("queues"), folder.path().join("state"));
+    let queues_dir = folder.path().join("queues");
+    let state = folder.path().join("state");
     let opened = open(&queues_dir, sync)?;
     let input = opened
         .queue("in")

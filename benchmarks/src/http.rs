@@ -74,10 +74,8 @@ pub struct Figures {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rates = self.runs.iter().map(|run| run.per_second);
-        let (least, most) = (
-            rates.clone().fold(f64::INFINITY, f64::min),
-            rates.fold(0.0, f64::max),
-        );
+        let least = rates.clone().fold(f64::INFINITY, f64::min);
+        let most = rates.fold(0.0, f64::max);
         let Run {
             per_second,
             latency,
@@ -85,7 +83,8 @@ impl fmt::Display for Figures {
             server_cpu,
             load_cpu,
         } = &self.median;
-        let (connections, lines) = (self.connections, self.lines);
+        let connections = self.connections;
+        let lines = self.lines;
         let sync = if self.sync { "always" } else { "never" };
         writeln!(
             f,
@@ -125,12 +124,11 @@ pub fn measure(plan: &Plan) -> Result<Figures, String> {
 
 fn run(plan: &Plan) -> Result<Run, String> {
     let scratch = Scratch::new(&plan.dir).map_err(|error| error.to_string())?;
-    let program = match plan.python {
-        true => python_module("http"),
-        false => {
-            let this = this().map_err(|error| error.to_string())?;
-            this.with(&["http-server"])
-        }
+    let program = if plan.python {
+        python_module("http")
+    } else {
+        let this = this().map_err(|error| error.to_string())?;
+        this.with(&["http-server"])
     };
     let journal = scratch.path().join("out");
     let words = [

@@ -104,7 +104,8 @@ fn cpu_percent(workers: usize, watched: Duration) -> Fallible<f64> {
     let (running, mut out, _backs) = flow(workers)?;
     out.write_all(&FRAME)?;
     sleep(Duration::from_millis(200));
-    let (cpu, start) = (cpu_seconds(), monotonic_ns());
+    let cpu = cpu_seconds();
+    let start = monotonic_ns();
     sleep(watched);
     let percent = 100.0 * (cpu_seconds() - cpu) / ((monotonic_ns() - start) as f64 / 1e9);
     drop(out);
@@ -128,7 +129,8 @@ fn echo() -> Fallible<(JoinHandle<std::io::Result<()>>, Client)> {
 }
 
 fn echo_to_end(mut stream: mio::net::TcpStream) -> std::io::Result<()> {
-    let (mut poll, mut events) = (Poll::new()?, Events::with_capacity(1));
+    let mut poll = Poll::new()?;
+    let mut events = Events::with_capacity(1);
     poll.registry()
         .register(&mut stream, Token(0), Interest::READABLE)?;
     let mut bytes = [0; 4096];
@@ -155,7 +157,8 @@ pub fn run(watched: Duration, samples: usize) -> Fallible<Idle> {
     let (running, out, mut backs) = flow(1)?;
     let (thread, mut echo_client) = echo()?;
     let mut flow_client = Client::new(out, backs.remove(0))?;
-    let (mut flow, mut echo) = (latency_histogram(), latency_histogram());
+    let mut flow = latency_histogram();
+    let mut echo = latency_histogram();
     // They take turns, so that slow phases of the machine meet both.
     for sample in 0..WARM_UP + samples {
         for (client, histogram) in [(&mut flow_client, &mut flow), (&mut echo_client, &mut echo)] {
@@ -188,7 +191,8 @@ impl std::fmt::Display for Idle {
             ("TCP to TCP through a sleeping flow", &self.flow),
             ("TCP to TCP through a bare echo", &self.echo),
         ] {
-            let (p50, p99) = (latency.p50_us, latency.p99_us);
+            let p50 = latency.p50_us;
+            let p99 = latency.p99_us;
             writeln!(f, "{what:<36} {p50:>8.1} us p50, {p99:.1} us p99")?;
         }
         Ok(())

@@ -70,9 +70,10 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
         let wanted = plan.parts.is_empty() || plan.parts.contains(&part);
         wanted && !plan.stop.load(Ordering::Relaxed)
     };
-    let large = match has(Part::Recovery) {
-        true => Some(recovery::Large::make(&plan.folder, plan.large_gib)?),
-        false => None,
+    let large = if has(Part::Recovery) {
+        Some(recovery::Large::make(&plan.folder, plan.large_gib)?)
+    } else {
+        None
     };
     for number in 0..plan.runs {
         if has(Part::Speed) {

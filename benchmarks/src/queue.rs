@@ -109,7 +109,8 @@ impl fmt::Display for Report {
             )?;
         }
         for b in &self.backlogs {
-            let (each, limit) = (b.memory_bytes_per_item, &b.memory_limit);
+            let each = b.memory_bytes_per_item;
+            let limit = &b.memory_limit;
             writeln!(
                 f,
                 "backlog of {} items of 64 B, memory limit {limit}: {:.1} MiB, {each:.0} B an item",

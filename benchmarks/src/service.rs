@@ -79,11 +79,13 @@ impl fmt::Display for Figures {
 
 /// Runs a measurement several times.
 pub fn run(plan: &Plan, runs: u32, stop: &AtomicBool) -> Result<Option<Figures>, String> {
-    let chronicle = match plan.chronicle {
-        true => Some(Chronicle::prepare()?),
-        false => None,
+    let chronicle = if plan.chronicle {
+        Some(Chronicle::prepare()?)
+    } else {
+        None
     };
-    let (mut ours, mut theirs) = (Vec::new(), Style::ALL.map(|_| Vec::new()));
+    let mut ours = Vec::new();
+    let mut theirs = Style::ALL.map(|_| Vec::new());
     for _ in 0..runs {
         if stop.load(Relaxed) {
             break;

@@ -18,7 +18,8 @@ async def events(resume: str | None = None) -> AsyncIterator[ms.At[str]]:
     async with httpx.AsyncClient(timeout=httpx.Timeout(10, read=60)) as client:
         async with client.stream("GET", URL, headers=headers) as response:
             response.raise_for_status()
-            last, data = resume or "", []
+            last = resume or ""
+            data = []
             async for line in response.aiter_lines():
                 field, _, value = line.partition(":")
                 if field == "id":

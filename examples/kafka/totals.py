@@ -10,7 +10,8 @@ import os
 import millstream as ms
 
 SERVERS = os.environ.get("SERVERS", "localhost:9092")
-ORDERS, TOTALS = os.environ.get("ORDERS", "orders"), os.environ.get("TOTALS", "totals")
+ORDERS = os.environ.get("ORDERS", "orders")
+TOTALS = os.environ.get("TOTALS", "totals")
 
 
 def customer(order: ms.kafka.Message) -> str:

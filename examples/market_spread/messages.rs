@@ -135,7 +135,8 @@ impl OrderResult {
             price,
             ..
         } = self.order;
-        let (mut bytes, mut at) = ([0; Self::LENGTH], 0);
+        let mut bytes = [0; Self::LENGTH];
+        let mut at = 0;
         let mut put = |field: &[u8]| {
             bytes[at..at + field.len()].copy_from_slice(field);
             at += field.len();

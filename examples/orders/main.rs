@@ -191,7 +191,8 @@ fn test(folder: &str) -> Result<(), Cause> {
 
 /// What a new desk answers to calls, once others have brought it into a state.
 fn calls(setup: &[Call], input: &[Call]) -> Result<Vec<Call>, Cause> {
-    let (answers, clock) = (Recorder::default(), Clock::of_test());
+    let answers = Recorder::default();
+    let clock = Clock::of_test();
     let replies = Publisher::<dyn Replies, _>::new(answers.clone())?;
     let mut desk = Trial::new(Desk::new(replies, clock.clone()), clock);
     for call in setup {

@@ -95,14 +95,19 @@ class _Table:
         self, server: Server, headers: Any, context: Any,
         table: str, encode: Any, id_column: str | None, timeout: float,
     ) -> None:  # fmt: skip
-        self.server, self.headers, self.encode = server, headers, encode
-        self.id_column, self.place = id_column, f'table "{table}": '
+        self.server = server
+        self.headers = headers
+        self.encode = encode
+        self.id_column = id_column
+        self.place = f'table "{table}": '
         parts = urlsplit(server.url)
         quoted = ".".join(f"`{name}`" for name in table.replace("\\", "\\\\").replace("`", "\\`").split("."))
         self.query = {"query": f"INSERT INTO {quoted} FORMAT JSONEachRow", "wait_end_of_query": "1"}
         self.path = f"{parts.path or '/'}?{parts.query}{'&' if parts.query else ''}{urlencode(self.query)}"
-        secure, plain = http.client.HTTPSConnection, http.client.HTTPConnection
-        host, port = parts.hostname or "localhost", parts.port
+        secure = http.client.HTTPSConnection
+        plain = http.client.HTTPConnection
+        host = parts.hostname or "localhost"
+        port = parts.port
         self.connection: http.client.HTTPConnection = (
             secure(host, port or 8443, timeout=timeout, context=context)
             if parts.scheme == "https"

@@ -242,7 +242,8 @@ def read(
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise FlowUsageError("read takes the name of a topic, or several")
-    start_ms, end_ms = _milliseconds("start", start), _milliseconds("end", end)
+    start_ms = _milliseconds("start", start)
+    end_ms = _milliseconds("end", end)
     offsets = None
     if start_ms is None and not isinstance(start, str):
         offsets = _offsets(start)

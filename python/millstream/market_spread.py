@@ -43,7 +43,9 @@ class Market:
     __slots__ = ("bid", "offer", "reject")
 
     def __init__(self) -> None:
-        self.bid, self.offer, self.reject = 0.0, 0.0, True
+        self.bid = 0.0
+        self.offer = 0.0
+        self.reject = True
 
 
 def spread(market: Market, message: Quote | Order) -> Result | None:
@@ -56,6 +58,7 @@ def spread(market: Market, message: Quote | Order) -> Result | None:
         return None
     if not market.reject:
         return None
-    order, now = message, time.time_ns() // 10_000
+    order = message
+    now = time.time_ns() // 10_000
     sent = order.side, order.account, order.id, order.symbol, order.quantity, order.price
     return Result.pack(*sent, market.bid, market.offer, now)

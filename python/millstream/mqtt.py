@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Message", "read", "write"]
 
-BATCH, KEEPALIVE, TIMEOUT = 500, 10, 20.0
+BATCH = 500
+KEEPALIVE = 10
+TIMEOUT = 20.0
 """Messages of a batch; the interval of pings, and how long an answer is waited for, in seconds."""
 FOREVER = 0xFFFFFFFF
 """The expiry of a session that has none."""
@@ -97,7 +99,8 @@ def read(
     if not names or not all(isinstance(name, str) and name for name in names):
         raise FlowUsageError(f"mqtt.read: topics has filters, at least one, and not {topics!r}")
     named("mqtt.read", session=session)
-    link, title = _Link(url, login, "ms.mqtt.read"), f"mqtt {', '.join(names)}"
+    link = _Link(url, login, "ms.mqtt.read")
+    title = f"mqtt {', '.join(names)}"
     return delivered_by(title, lambda: _Subscriber(link, names, session), retry, durable=True)
 
 
@@ -132,7 +135,8 @@ def write(
         <sink mqtt heating/hall>
     """
     named("mqtt.write", topic="by item" if callable(topic) else topic)
-    link, to = _Link(url, login, "ms.mqtt.write"), "by item" if callable(topic) else topic
+    link = _Link(url, login, "ms.mqtt.write")
+    to = "by item" if callable(topic) else topic
     return destination(f"mqtt {to}", _Publisher, outbox)(link, topic, encode)
 
 
@@ -168,7 +172,8 @@ class _Link:
             client.username_pw_set(self.user, self.password)
         if self.is_secure:
             client.tls_set_context(self.context)
-        answered, answers = threading.Event(), []
+        answered = threading.Event()
+        answers = []
 
         def on_connect(_: Any, __: Any, *answer: Any) -> None:
             answers.append(answer)
@@ -216,7 +221,9 @@ class _Subscriber:
     """A reader of messages; see ``delivered_by``."""
 
     def __init__(self, link: _Link, topics: list[str], session: str) -> None:
-        self.link, self.topics, self.session = link, topics, session
+        self.link = link
+        self.topics = topics
+        self.session = session
         self.arrived: asyncio.Queue[Any] = asyncio.Queue()
         self.loop = asyncio.get_running_loop()
         self.client: Any = None
@@ -288,7 +295,9 @@ class _Publisher:
     """The destination of ``write``."""
 
     def __init__(self, link: _Link, topic: Any, encode: Any) -> None:
-        self.link, self.topic, self.encode = link, topic, encode
+        self.link = link
+        self.topic = topic
+        self.encode = encode
         self.answers: dict[int, Any] = {}
         self.changed = threading.Condition()
         self.lost = False

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Message", "read", "write"]
 
-BATCH, IDLE, TIMEOUT = 500, 5.0, 10.0
+BATCH = 500
+IDLE = 5.0
+TIMEOUT = 10.0
 """Messages of a request; after how many seconds an idle server says so, and a silent one is left."""
 
 
@@ -149,7 +151,8 @@ def write(
         <sink nats by item>
     """
     named("nats.write", subject="by item" if callable(subject) else subject)
-    link, to = _Link(url, login, "ms.nats.write"), "by item" if callable(subject) else subject
+    link = _Link(url, login, "ms.nats.write")
+    to = "by item" if callable(subject) else subject
     return destination(f"nats {to}", _Publisher, outbox)(link, subject, encode)
 
 
@@ -202,13 +205,18 @@ class _Consumer:
     """A reader of messages, which are pulled in batches; see ``delivered_by``."""
 
     def __init__(self, link: _Link, stream: str, consumer: str, wanted: dict[str, Any]) -> None:
-        self.link, self.stream, self.consumer, self.wanted = link, stream, consumer, wanted
+        self.link = link
+        self.stream = stream
+        self.consumer = consumer
+        self.wanted = wanted
         self.arrived: asyncio.Queue[Any] = asyncio.Queue()
         self.client: Any = None
         self.due = 0
 
     async def open(self, delivered: Delivered[tuple[int, float]], again: bool) -> None:
-        link, stream, name = self.link, self.stream, self.consumer
+        link = self.link
+        stream = self.stream
+        name = self.consumer
         self.client = await link.open(lambda: self.arrived.put_nowait(None))
         streams = self.client.jetstream(timeout=TIMEOUT)
         await link.answer(streams.stream_info(stream))
@@ -282,7 +290,9 @@ class _Publisher:
     """The destination of ``write``: the messages of a batch are published, and then their answers awaited."""
 
     def __init__(self, link: _Link, subject: Any, encode: Any) -> None:
-        self.link, self.subject, self.encode = link, subject, encode
+        self.link = link
+        self.subject = subject
+        self.encode = encode
         self.client: Any = None
         self.answers: dict[str, Any] = {}
         self.changed = asyncio.Event()
@@ -321,7 +331,8 @@ class _Publisher:
     async def write(self, batch: list[Any], first: int, last: int) -> None:
         from nats.errors import BadHeaderError, BadSubjectError, MaxPayloadError
 
-        self.answers, sent = {}, []
+        self.answers = {}
+        sent = []
         for number, item, (to, data, headers) in self.refusals.made(self.message, batch, first):
             reply, headers["Nats-Msg-Id"] = f"{self.inbox}.{number}", f"{self.id}-{number}"
             try:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Message", "read", "write"]
 
-BATCH, IDLE, TIMEOUT = 500, 10, 20.0
+BATCH = 500
+IDLE = 10
+TIMEOUT = 20.0
 """Messages of a batch; the interval of heartbeats, and how long an answer is waited for, in seconds."""
 QUIET = logging.NullHandler()
 REMEMBERED = 10_000
@@ -147,7 +149,8 @@ def write(
         <sink rabbitmq invoices>
     """
     named("rabbitmq.write", routing_key="by item" if callable(routing_key) else routing_key)
-    link, to = _Link(url, login, "ms.rabbitmq.write"), exchange or routing_key
+    link = _Link(url, login, "ms.rabbitmq.write")
+    to = exchange or routing_key
     name = f"rabbitmq {'by item' if callable(to) else to}"
     return destination(name, _Publisher, outbox)(link, exchange, routing_key, encode)
 
@@ -194,12 +197,16 @@ class _Consumer:
     """A reader of messages; see ``delivered_by``."""
 
     def __init__(self, link: _Link, queue: str, unique_ids: bool, pending: int) -> None:
-        self.link, self.queue, self.unique_ids, self.pending = link, queue, unique_ids, pending
+        self.link = link
+        self.queue = queue
+        self.unique_ids = unique_ids
+        self.pending = pending
         self.arrived: asyncio.Queue[Any] = asyncio.Queue()
         self.connection: Any = None
 
     async def open(self, delivered: Delivered[str], again: bool) -> None:
-        link, place = self.link, f'queue "{self.queue}": '
+        link = self.link
+        place = f'queue "{self.queue}": '
         self.connection = await link.open()
         self.connection.close_callbacks.add(self.closed)
         self.channel = await link.answer(self.connection.channel())
@@ -255,8 +262,10 @@ class _Publisher:
     """The destination of ``write``: messages of a batch are published, and then their confirms awaited."""
 
     def __init__(self, link: _Link, exchange: str, routing_key: Any, encode: Any) -> None:
-        self.link, self.encode = link, encode
-        self.name, self.routing_key = exchange, routing_key
+        self.link = link
+        self.encode = encode
+        self.name = exchange
+        self.routing_key = routing_key
         self.connection: Any = None
 
     async def connect(self, outbox: OutboxIdentity) -> None:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "read", "write"]
 
-BATCH, IDLE, TIMEOUT = 500, 5.0, 10.0
+BATCH = 500
+IDLE = 5.0
+TIMEOUT = 10.0
 """Entries of a call; how long a call waits for some, and a silent server is waited for, in seconds."""
 
 PASSING = ("BUSY ", "LOADING", "MASTERDOWN", "MILLSTREAM", "MISCONF", "NOREPLICAS", "TRYAGAIN", "UNBLOCKED")
@@ -192,7 +194,11 @@ class _Consumer:
     """A reader of entries; see ``delivered_by``."""
 
     def __init__(self, link: _Link, stream: str, group: str, name: str, first: str) -> None:
-        self.link, self.stream, self.group, self.name, self.first = link, stream, group, name, first
+        self.link = link
+        self.stream = stream
+        self.group = group
+        self.name = name
+        self.first = first
         self.client: Any = None
         # First the entries that this consumer has not acknowledged, then new ones.
         self.after = "0"
@@ -256,7 +262,8 @@ class _Consumer:
         return 0
 
     async def close(self) -> None:
-        client, self.client = self.client, None
+        client = self.client
+        self.client = None
         if client is not None:
             await client.aclose()
 
@@ -267,7 +274,9 @@ class _Adder:
     def __init__(self, link: _Link, stream: str, encode: Any, max_entries: int | None) -> None:
         import redis
 
-        self.link, self.stream, self.encode = link, stream, encode
+        self.link = link
+        self.stream = stream
+        self.encode = encode
         self.max_entries, self.client = max_entries or 0, link.client(redis)
         self.known: int | None = None
 

@@ -205,8 +205,10 @@ def publisher(
         >>> folder = TemporaryDirectory()
         >>> publisher(Prices, folder.name, sync="always").price("VOD.L", 72.5)
     """
-    sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
-    path, timeout_s = os.fspath(journal), checked_timeout(timeout)
+    sync_s = sync_seconds(sync)
+    followers = checked_followers(wait_follower)
+    path = os.fspath(journal)
+    timeout_s = checked_timeout(timeout)
     return proxy(interface, _millstream.Outlet(described(interface), path, sync_s, followers, timeout_s))
 
 
@@ -380,7 +382,8 @@ def serve(
     check_choice("wait", wait, ("block", "back-off", "spin"))
     check_choice("on_error", on_error, ("fail", "skip"))
     check_past(rebuild, snapshot_every, on_difference, accept_differences)
-    sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
+    sync_s = sync_seconds(sync)
+    followers = checked_followers(wait_follower)
     if out is None and (sync_s is not None or followers):
         raise ServiceError("sync and wait_follower are about the output: they need out")
     paths = paths_of(inputs)
@@ -506,9 +509,11 @@ def recorded(
     check_choice("on_error", on_error, ("fail", "skip"))
     paths = paths_of(inputs)
     await_inputs(paths, False, lambda: True, print_missing)
-    native, recorder = _millstream.Service.replaying(output_of(out)), _millstream.Recorder.closed()
+    native = _millstream.Service.replaying(output_of(out))
+    recorder = _millstream.Recorder.closed()
     instance = made(component, recorder, native.clock)
-    clock, left = native.clock(), until
+    clock = native.clock()
+    left = until
 
     def call(method: Callable[..., object], *arguments: object) -> None:
         nonlocal left

@@ -146,7 +146,8 @@ class Window:
 
 
 def _aligned(text: str, length: Seconds, every: Seconds, offset: Seconds) -> Window:
-    whole, step = nanos("length", length), nanos("every", every)
+    whole = nanos("length", length)
+    step = nanos("every", every)
     if step > whole:
         raise FlowUsageError(f"sliding windows must start at least once in each length, not every {every!r}")
     if whole // step > ITEM_WINDOWS_MAX:

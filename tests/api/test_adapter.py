@@ -51,7 +51,8 @@ async def lines(port: int) -> AsyncIterator[int]:
 
 
 def run(source: Any, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("adapter"), ms.testing.collect()
+    flow = ms.Flow("adapter")
+    out = ms.testing.collect()
     flow.source("in", source).sink("out", out)
     ms.run(flow, **options)
     return list(out)
@@ -105,7 +106,8 @@ def test_the_generator_waits_while_the_buffer_is_full(asynchronous: bool) -> Non
         ahead.append(made[0] - number)
         return number
 
-    flow, out = ms.Flow("full"), ms.testing.collect()
+    flow = ms.Flow("full")
+    out = ms.testing.collect()
     source: Any = awaiting if asynchronous else plain
     flow.source("in", source, batch_size=1).map(slow).sink("out", out)
     ms.run(flow)
@@ -149,7 +151,8 @@ def test_retries_resume_and_are_counted(asynchronous: bool) -> None:
     def plain(resume: int | None = None) -> Iterator[ms.At[int]]:
         yield from some(resume)
 
-    flow, out = ms.Flow("retries"), ms.testing.collect()
+    flow = ms.Flow("retries")
+    out = ms.testing.collect()
     source: Any = awaiting if asynchronous else plain
     flow.source("in", source).sink("out", out)
     report = ms.run(flow)
@@ -231,7 +234,8 @@ def test_acks_are_called_while_the_generator_lives(state: bool, durable: bool, t
         finally:
             alive = False
 
-    flow, out = ms.Flow("acks"), ms.testing.collect()
+    flow = ms.Flow("acks")
+    out = ms.testing.collect()
     flow.source("in", deliveries).sink("out", out)
     # No epoch ends by time: the only commit is that of the stop.
     with flow.start(state=tmp_path / "state" if state else None, epoch=3600.0) as running:
@@ -264,7 +268,8 @@ def test_stops_close_generators() -> None:
         finally:
             closed.append(1)
 
-    flow, out = ms.Flow("stop"), ms.testing.collect()
+    flow = ms.Flow("stop")
+    out = ms.testing.collect()
     flow.source("in", waits).sink("out", out)
     with flow.start():
         while not out:
@@ -287,7 +292,8 @@ def test_a_generator_that_ignores_its_cancellation_is_a_warning(
             except asyncio.CancelledError:
                 pass
 
-    flow, out = ms.Flow("stop"), ms.testing.collect()
+    flow = ms.Flow("stop")
+    out = ms.testing.collect()
     flow.source("in", stubborn).sink("out", out)
     with flow.start():
         while not out:
@@ -310,7 +316,8 @@ def test_partitions_that_do_not_end_do_not_add_up(
         yield partition
         free.wait()
 
-    flow, out = ms.Flow("stop"), ms.testing.collect()
+    flow = ms.Flow("stop")
+    out = ms.testing.collect()
     flow.source("in", stubborn).sink("out", out)
     with flow.start(state=tmp_path if state else None):
         while len(out) < 2:

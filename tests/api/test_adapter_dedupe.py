@@ -12,7 +12,8 @@ import pytest
 
 
 def run(source: Any, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("dedupe"), ms.testing.collect()
+    flow = ms.Flow("dedupe")
+    out = ms.testing.collect()
     flow.source("in", source).sink("out", out)
     ms.run(flow, **options)
     return list(out)
@@ -48,7 +49,8 @@ def test_a_key_is_remembered_within_a_time() -> None:
             clock.advance(timedelta(seconds=10))
         return number
 
-    flow, out = ms.Flow("dedupe"), ms.testing.collect()
+    flow = ms.Flow("dedupe")
+    out = ms.testing.collect()
     flow.source("in", some, batch_size=1).map(advance).sink("out", out)
     ms.run(flow, clock=clock)
     assert list(out) == [1, 2, 1, 2, 3]

@@ -65,7 +65,9 @@ def expected(model: dict[str, tuple[Any, Any]], values: Values) -> dict[str, Any
 
 def items(seed: int, number: int = 150) -> Values:
     """Items that are out of order by less than the lateness; no two have the same price."""
-    chance, at, made = random.Random(seed), 0, []
+    chance = random.Random(seed)
+    at = 0
+    made = []
     prices = chance.sample(range(-300, 1000), number)
     for index, cents in enumerate(prices):
         at += chance.choice([0, 1, 2, 9, 25])
@@ -93,7 +95,8 @@ def grouped(values: Values, by: Callable[[Item], Any] = lambda value: value["key
 def test_results_of_keys_are_those_of_the_model(emit: Any, workers: int, batch: int) -> None:
     for seed in SEEDS:
         given = items(seed)
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         keyed = flow.source("in", testing.items(given, batch)).key_by("key")
         keyed.agg(aggregates(IN_ORDER), emit=emit).sink("out", out)
         ms.run(flow, workers=workers)
@@ -142,7 +145,8 @@ def by_time(values: Values) -> Values:
 def windowed(
     values: Any, window: Any, ordered: bool, model: dict[str, tuple[Any, Any]]
 ) -> tuple[ms.Flow, Any]:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     timed = flow.source("in", values).event_time("at", lateness=LATENESS).key_by("key")
     timed.window("w", window, ordered=ordered).agg(aggregates(model)).sink("out", out)
     return flow, out
@@ -186,7 +190,8 @@ def test_a_crash_anywhere_changes_nothing(kind: str, workers: int) -> None:
 
 
 def test_early_results_do_not_change_later() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     values = [{"at": at, "cents": at} for at in (1, 2, 3)]
     timed = flow.source("in", testing.items(values)).event_time("at").key_by(lambda value: "all")
     tens = timed.window("w", windows.tumbling(10), early=1)
@@ -209,21 +214,25 @@ def test_a_result_that_is_changed_changes_no_state() -> None:
             value.clear()
         return seen
 
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items([{"n": 2}, {"n": 1}], 1)).key_by(lambda value: "all")
     made = keyed.agg(
         a=ms.first(), b=ms.last(), c=ms.max(by="n"), d=ms.min(by="n"), e=ms.top(2, by="n"), emit="each"
     )
     made.values().map(spoil).sink("out", out)
     ms.run(flow)
-    one, two = {"n": 1}, {"n": 2}
+    one = {"n": 1}
+    two = {"n": 2}
     assert out[0] == {"a": two, "b": two, "c": two, "d": two, "e": [{}]} or out[0]["e"] == [two]
     assert {name: out[1][name] for name in "acd"} == {"a": two, "c": two, "d": one}
 
 
 @pytest.mark.parametrize("in_windows", [False, True])
 def test_a_value_that_fails_in_one_aggregate_counts_in_none(in_windows: bool) -> None:
-    flow, out, dead = ms.Flow("f"), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    dead = testing.collect()
     values = [{"a": 1, "b": 2}, {"a": 5, "b": "x"}, {"a": 7}, {"a": 9, "b": 3, "c": []}]
     keyed = flow.source("in", testing.items(values)).key_by(lambda value: "all")
     results: dict[str, Any] = {
@@ -253,7 +262,8 @@ def test_quantiles_are_as_near_as_promised() -> None:
     values = [chance.choice([-1, 1]) * 10 ** chance.uniform(-9, 9) for _ in range(2000)] + [0, 0.0, 1e308, -5]
     for error in (0.01, 0.1, 0.001):
         qs = [0, 0.1, 0.25, 0.5, 0.9, 0.99, 1]
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         keyed = flow.source("in", testing.items(values, 100)).key_by(lambda value: "all")
         keyed.agg({str(q): ms.quantile(q, error=error) for q in qs}).values().sink("out", out)
         ms.run(flow)
@@ -264,7 +274,8 @@ def test_quantiles_are_as_near_as_promised() -> None:
 
 
 def test_quantiles_are_between_the_values() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items([1.5, 1.5, 7])).key_by(lambda value: "all")
     keyed.agg(a=ms.quantile(0), b=ms.quantile(1), c=ms.quantile(0.5), emit="each").values().sink("out", out)
     ms.run(flow)
@@ -274,7 +285,8 @@ def test_quantiles_are_between_the_values() -> None:
 @pytest.mark.parametrize("wrong", ["3", float("nan"), float("inf"), None, 3j, [3]])
 @pytest.mark.parametrize("error", [0, 0.01])
 def test_what_has_no_rank_is_refused(wrong: Any, error: float) -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items([1, wrong, 2])).key_by(lambda value: "all")
     if wrong == float("inf") and not error:
         return  # it has a place in the order
@@ -285,7 +297,8 @@ def test_what_has_no_rank_is_refused(wrong: Any, error: float) -> None:
 
 
 def test_exact_quantiles_of_whatever_has_an_order() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     days = [datetime(2026, 1, day, tzinfo=timezone.utc) for day in (3, 1, 2)]
     keyed = flow.source("in", testing.items(days)).key_by(lambda day: "all")
     keyed.agg(middle=ms.quantile(0.5, error=0)).values().sink("out", out)
@@ -309,7 +322,8 @@ def run_version(
 
 
 def test_results_are_found_by_their_names_in_the_next_version(tmp_path: Path) -> None:
-    values, out = [1, 2, 4, 8], testing.collect()
+    values = [1, 2, 4, 8]
+    out = testing.collect()
     run_version(tmp_path, out, values[:2], fail=True, n=ms.count(), total=ms.sum(), gone=ms.last())
     run_version(tmp_path, out, values, most=ms.max(), total=ms.sum(), n=ms.count())
     assert out[-1] == {"most": 8, "total": 15, "n": 4}
@@ -364,7 +378,8 @@ def test_mistakes_are_found_when_the_flow_is_described(case: str) -> None:
 
 
 def test_first_and_last_of_windows_that_count() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items([3, 1, 2, 5])).key_by(lambda value: "all")
     keyed.window("w", windows.count(2)).agg(a=ms.first(), b=ms.last()).values().sink("out", out)
     ms.run(flow)

@@ -136,7 +136,8 @@ def test_no_method_of_a_logic_is_one(verb: str, logic: Any, method: str) -> None
 
 
 def test_an_object_that_a_function_makes_is_refused_at_its_first_value() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", testing.items([1])).key_by(str).stateful("s", lambda: OnItem()).sink("out", out)
     with pytest.raises(ms.FlowError, match="OnItem.on_item is async"):
         ms.run(flow)
@@ -144,7 +145,8 @@ def test_an_object_that_a_function_makes_is_refused_at_its_first_value() -> None
 
 def test_objects_with_any_attribute_are_functions() -> None:
     for made in (mock.Mock(return_value=7), mock.MagicMock(return_value=7), type("Odd", (Mock7,), {})()):
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         flow.source("in", testing.items([1])).map(made).sink("out", out)
         ms.run(flow)
         assert out == [7]
@@ -153,7 +155,8 @@ def test_objects_with_any_attribute_are_functions() -> None:
 
 
 def test_map_async_takes_them() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", testing.items([1])).map_async(Asks()).sink("out", out)
     ms.run(flow)
     assert out == [(1,)]

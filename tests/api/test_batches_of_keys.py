@@ -26,7 +26,8 @@ class Total:
 
 
 def totals(logic: Any, items: Any, workers: int = 1, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items(items, batch_size=6)).key_by(lambda n: abs(n) % 2)
     keyed.stateful_batch("total", logic, **options).sink("out", out)
     run_in_lockstep(flow, workers)
@@ -135,14 +136,16 @@ def number_all(state: Numbered, values: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_life_ends_between_the_same_values_in_batches_of_any_size(how: str, seed: int) -> None:
     random = Random(seed)
-    times, now = [], 0
+    times = []
+    now = 0
     for _ in range(200):
         now += random.choice([0, 1, 2, 3, 30])
         # Some are late.
         times.append((random.choice("ab"), max(0, now - random.choice([0, 0, 5, 40]))))
 
     def numbered(batch_size: int) -> dict[str, list[Any]]:
-        flow, out = ms.Flow("numbered"), testing.collect()
+        flow = ms.Flow("numbered")
+        out = testing.collect()
         source = flow.source("in", testing.items(times, batch_size=batch_size))
         keyed = source.event_time(lambda item: item[1], lateness=6).key_by(lambda item: item[0])
         if how == "class":
@@ -170,7 +173,8 @@ class Running:
 
 @pytest.mark.parametrize(("logic", "workers"), [(Total, 1), (Total, 2), (Running, 2)])
 def test_a_crash_at_every_commit_changes_nothing(logic: Any, workers: int) -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items(range(60), batch_size=5)).key_by(lambda n: n % 3)
     keyed.stateful_batch("total", logic).sink("out", out)
     assert testing.crash_everywhere(flow, workers=workers) > 12

@@ -12,7 +12,9 @@ from millstream import testing
 @pytest.mark.parametrize("batch", [1, 3, 100])
 @pytest.mark.parametrize("most", [1, 4, 1000])
 def test_lists_of_at_most_so_many(most: int, batch: int) -> None:
-    flow, out, keyed = ms.Flow("lists"), testing.collect(), testing.collect()
+    flow = ms.Flow("lists")
+    out = testing.collect()
+    keyed = testing.collect()
     numbers = flow.source("in", testing.items(range(30), batch))
     numbers.collect(max=most).sink("out", out)
     numbers.key_by(lambda n: n % 3).collect(max=most, name="keyed").sink("keyed out", keyed)
@@ -27,7 +29,8 @@ def test_a_list_waits_no_longer_than_its_timeout() -> None:
     clock = testing.clock()
     script = [1, testing.advance(clock, 4), 2, testing.advance(clock, 4), 3, testing.advance(clock, 60), 4, 5]
     for workers in (1, 2):
-        flow, out = ms.Flow("waits"), testing.collect()
+        flow = ms.Flow("waits")
+        out = testing.collect()
         flow.source("in", testing.items(script)).collect(max=10, wait=5).sink("out", out)
         ms.run(flow, clock=clock, workers=workers)
         assert out == [[1, 2], [3], [4, 5]]
@@ -42,7 +45,8 @@ async def twice(n: int) -> int:
 @pytest.mark.parametrize("concurrency", [1, 4, 100])
 @pytest.mark.parametrize("ordered", [True, False])
 def test_async_calls_give_what_plain_calls_give(ordered: bool, concurrency: int, workers: int) -> None:
-    flow, out = ms.Flow("async"), testing.collect()
+    flow = ms.Flow("async")
+    out = testing.collect()
     numbers = flow.source("in", testing.items(range(50)))
     numbers.map_async(twice, concurrency=concurrency, ordered=ordered).sink("out", out)
     ms.run(flow, workers=workers)
@@ -50,7 +54,8 @@ def test_async_calls_give_what_plain_calls_give(ordered: bool, concurrency: int,
 
 
 def test_keys_stay_with_their_results() -> None:
-    flow, out = ms.Flow("keys"), testing.collect()
+    flow = ms.Flow("keys")
+    out = testing.collect()
     numbers = flow.source("in", testing.items(range(50))).key_by(str)
     numbers.map_async(twice, ordered=False).sink("out", out)
     ms.run(flow)
@@ -69,7 +74,8 @@ def test_no_more_calls_than_allowed_run_at_once() -> None:
         return n
 
     for ordered in (True, False):
-        flow, out = ms.Flow("at once"), testing.collect()
+        flow = ms.Flow("at once")
+        out = testing.collect()
         numbers = flow.source("in", testing.items(range(60)))
         numbers.map_async(watched, concurrency=5, ordered=ordered).sink("out", out)
         ms.run(flow)
@@ -77,7 +83,8 @@ def test_no_more_calls_than_allowed_run_at_once() -> None:
 
 
 def test_results_come_while_the_input_pauses() -> None:
-    flow, seen = ms.Flow("pause"), []
+    flow = ms.Flow("pause")
+    seen = []
     came = threading.Event()
     numbers = flow.source("in", testing.items([1, testing.pause(0.5), 2]))
 
@@ -103,7 +110,8 @@ def test_calls_are_made_again_and_given_up_in_the_end() -> None:
         return n
 
     def make(on_error: Any) -> tuple[ms.Flow, Any]:
-        flow, out = ms.Flow("shaky"), testing.collect()
+        flow = ms.Flow("shaky")
+        out = testing.collect()
         numbers = flow.source("in", testing.items(range(6))).key_by(str)
         options: Any = {"timeout": 0.05, "retries": 1, "retry_pause": 0.001, "name": "call"}
         numbers.map_async(shaky, **options, on_error=on_error).values().sink("out", out)

@@ -22,7 +22,9 @@ TOPOLOGIES = pytest.mark.parametrize(("workers", "batch"), [(1, 1), (1, 100), (2
 
 def items(seed: int, number: int = 200) -> list[Item]:
     """Items of a few keys and levels, with gaps in time."""
-    chance, at, made = random.Random(seed), 0, []
+    chance = random.Random(seed)
+    at = 0
+    made = []
     for index in range(number):
         at += chance.choice([0, 1, 3, 12])
         made.append({"key": f"k{chance.randrange(5)}", "at": at, "level": chance.randrange(3), "n": index})
@@ -52,7 +54,8 @@ FORMS: dict[str, Callable[[ms.KeyedStream[str, Item], float | None], ms.KeyedStr
 @pytest.mark.parametrize("life", [LIFE, None])
 def test_what_differs_passes(form: str, life: float | None, workers: int, batch: int) -> None:
     for seed in range(3):
-        given, out = items(seed), testing.collect()
+        given = items(seed)
+        out = testing.collect()
         flow = ms.Flow("f")
         keyed = flow.source("in", testing.items(given, batch)).event_time("at").key_by("key")
         FORMS[form](keyed, life).map(lambda item: item["n"]).values().sink("out", out)
@@ -68,7 +71,8 @@ def test_what_differs_passes(form: str, life: float | None, workers: int, batch:
 )
 @pytest.mark.parametrize("workers", [1, 2])
 def test_values_without_times_are_compared_by_equality(values: list[Any], workers: int) -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", testing.items(values)).key_by(lambda value: "k").changes().values().sink("out", out)
     ms.run(flow, workers=workers)
     wanted = [value for index, value in enumerate(values) if index == 0 or not values[index - 1] == value]
@@ -76,7 +80,8 @@ def test_values_without_times_are_compared_by_equality(values: list[Any], worker
 
 
 def test_a_later_step_may_change_what_has_passed() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items([[1], [1], [1, 0], [1]], 1)).key_by(len).map(list)
     keyed.map(lambda value: value[:1]).changes().inspect(lambda value: value.append(0)).sink("out", out)
     ms.run(flow)
@@ -84,7 +89,8 @@ def test_a_later_step_may_change_what_has_passed() -> None:
 
 
 def test_a_key_is_forgotten_by_the_clock() -> None:
-    clock, out = testing.clock(0), testing.collect()
+    clock = testing.clock(0)
+    out = testing.collect()
     script = [5, testing.advance(clock, LIFE - 1), 5, testing.advance(clock, LIFE), 5]
     flow = ms.Flow("f")
     keyed = flow.source("in", testing.items(script)).key_by(lambda n: "k")
@@ -117,7 +123,8 @@ def test_the_last_value_is_remembered_over_runs(tmp_path: Path) -> None:
 
 
 def test_a_value_that_cannot_be_read_is_skipped() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     source = flow.source("in", testing.items([{"a": 1}, {}, {"a": 1}, {"a": 2}])).key_by(lambda item: "k")
     source.changes("a", on_error="skip").values().sink("out", out)
     ms.run(flow)

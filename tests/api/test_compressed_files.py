@@ -17,7 +17,8 @@ from millstream import testing
 
 
 def read(source: Any) -> list[Any]:
-    flow, out = ms.Flow("read"), testing.collect()
+    flow = ms.Flow("read")
+    out = testing.collect()
     flow.source("in", source).sink("out", out)
     ms.run(flow)
     return list(out)
@@ -79,7 +80,8 @@ def test_a_relative_name_is_found_from_another_directory(
     target.write_bytes(gzip.compress(b"one\ntwo\n"))
     # The name of a symbolic link decides, not that of its target.
     (tmp_path / "in" / "link.gz").symlink_to(target)
-    state, out = tmp_path / "state", tmp_path / "out.gz"
+    state = tmp_path / "state"
+    out = tmp_path / "out.gz"
     for folder in [tmp_path, tmp_path / "in"]:
         monkeypatch.chdir(folder)
         flow = ms.Flow("copy")
@@ -101,7 +103,9 @@ ms.run(flow, state=state, epoch=0.02)
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])
 def test_a_flow_that_is_killed_leaves_each_line_once(tmp_path: Path, ending: str) -> None:
-    source, out, state = tmp_path / "in", tmp_path / f"out.jsonl.{ending}", tmp_path / "state"
+    source = tmp_path / "in"
+    out = tmp_path / f"out.jsonl.{ending}"
+    state = tmp_path / "state"
     source.mkdir()
     values = [{"n": n, "text": "x" * (n % 60)} for n in range(200_000)]
     for part in range(4):
@@ -114,7 +118,8 @@ def test_a_flow_that_is_killed_leaves_each_line_once(tmp_path: Path, ending: str
         arguments = [sys.executable, "-c", PROGRAM, str(source), str(out), str(state)]
         process = subprocess.Popen(arguments)
         if kills < 6:
-            before, deadline = size(out), time.monotonic() + 60
+            before = size(out)
+            deadline = time.monotonic() + 60
             while process.poll() is None and size(out) <= before and time.monotonic() < deadline:
                 time.sleep(0.005)
             time.sleep(0.03)

@@ -67,7 +67,8 @@ def test_records_over_tcp_in_and_out(workers: int) -> None:
 def test_a_poison_message_is_skipped_with_its_offset(caplog: Any) -> None:
     data = framed(bytes(Pair.pack(1, 1)), b"short", bytes(Pair.pack(2, 2)))
     for on_error, expected in (("skip", [1, 2]), ("fail", None)):
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         source = ms.tcp.listen("127.0.0.1:0", connections=1, decode=Pair, on_bound=sends(data))
         flow.source("in", source, on_error=on_error).map(lambda pair: pair.key).sink("out", out)  # type: ignore
         if expected is None:
@@ -93,7 +94,8 @@ def test_connections_beyond_the_limit_wait_for_their_turn() -> None:
         if clients:
             clients.pop(0).close()
 
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     source = ms.tcp.listen("127.0.0.1:0", connections=5, max_connections=1, decode=str, on_bound=on_bound)
     flow.source("in", source).inspect(close_next).sink("out", out)
     ms.run(flow)
@@ -106,7 +108,8 @@ def test_a_wrong_constant_is_a_poison_message_for_each_policy(caplog: Any) -> No
     says = r"frame of 3 bytes at offset 11.*Typed.type is 2, not 1"
 
     def run(on_error: Any) -> tuple[list[Any], dict[str, Any]]:
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         source = ms.tcp.listen("127.0.0.1:0", connections=1, decode=Typed, on_bound=sends(data))
         flow.source("in", source, on_error=on_error).sink("out", out)
         report = ms.run(flow)
@@ -156,7 +159,8 @@ def test_what_cannot_be_opened_is_an_os_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_drains(number: int) -> None:
     before = signal.getsignal(number)
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     script = [1, 2, testing.pause(60), 3]
     flow.source("in", testing.items(script)).sink("out", out)
     timer = threading.Timer(0.3, signal.raise_signal, [number])

@@ -39,7 +39,8 @@ class Times:
 
 def times_of(items: Iterable[Any]) -> list[tuple[Any, float | None]]:
     """Each item with its time, as the engine has it."""
-    flow, out = ms.Flow("times"), testing.collect()
+    flow = ms.Flow("times")
+    out = testing.collect()
     timed = flow.source("in", testing.items(items, 100)).event_time(
         lambda time: time, lateness=1e9, name="when"
     )
@@ -83,7 +84,8 @@ def test_two_microseconds_are_never_one() -> None:
     """So far from 1970 a float of seconds cannot tell them apart."""
     begin = datetime(2254, 12, 31, 23, 59, 59, 999_000, timezone.utc)
     items = [begin + timedelta(microseconds=step) for step in range(2000)]
-    flow, out = ms.Flow("windows"), testing.collect()
+    flow = ms.Flow("windows")
+    out = testing.collect()
     keyed = flow.source("in", testing.items(items, 100)).event_time(lambda time: time).key_by(lambda _: 0)
     keyed.window("each", ms.windows.tumbling(MICROSECOND)).count().values().sink("out", out)
     ms.run(flow)

@@ -36,7 +36,8 @@ def texts(flow: ms.Flow) -> ms.Stream[str]:
 
 
 def numbers(dead: Any) -> tuple[ms.Flow, list[int]]:
-    flow, out = ms.Flow("numbers"), ms.testing.collect()
+    flow = ms.Flow("numbers")
+    out = ms.testing.collect()
     parsed = texts(flow).map(int, name="parse", on_error=ms.dead_letter(dead))
     parsed.key_by(lambda n: n % 4).count("each").values().sink("out", out)
     return flow, out
@@ -79,7 +80,9 @@ def test_a_trial_with_a_crash_at_every_commit_finds_no_difference() -> None:
 
 @pytest.mark.parametrize("workers", [(1,), (3, 1)])
 def test_steps_that_share_a_sink_keep_each_letter_once(tmp_path: Path, workers: tuple[int, ...]) -> None:
-    bad, kept, dead = tmp_path / "bad", ms.testing.collect(), ms.testing.collect()
+    bad = tmp_path / "bad"
+    kept = ms.testing.collect()
+    dead = ms.testing.collect()
     shared = ms.files.write(bad, encode=item_of)
     flow = ms.Flow("shared")
     all_texts = texts(flow)
@@ -98,7 +101,8 @@ def test_steps_that_share_a_sink_keep_each_letter_once(tmp_path: Path, workers: 
 def test_bad_lines_of_a_source_are_kept_once(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("\n".join(TEXTS) + "\n")
     bad = tmp_path / "bad"
-    flow, dead = ms.Flow("lines"), ms.dead_letter(ms.files.write(bad, encode=item_of))
+    flow = ms.Flow("lines")
+    dead = ms.dead_letter(ms.files.write(bad, encode=item_of))
     lines = ms.files.frames(tmp_path / "in", "lines", decode=lambda line: int(line))
     flow.source("in", lines, on_error=dead).sink("out", ms.testing.collect())
     crash_often(flow, tmp_path / "state", commits=1)
@@ -117,7 +121,8 @@ def test_dead_letters_of_two_steps_in_an_external_system_are_there_once(tmp_path
             return rows[-1][0] if rows else None
 
     table = Table()
-    flow, out = ms.Flow("held"), ms.testing.collect()
+    flow = ms.Flow("held")
+    out = ms.testing.collect()
     all_texts = texts(flow)
     for name in ("one", "two"):
         all_texts.map(int, name=name, on_error=ms.dead_letter(table)).sink(f"{name} out", out)

@@ -29,7 +29,8 @@ NATIVE = (type(_millstream.Journal.append), type(_millstream.Record.__dict__["pa
 def public(module: ModuleType, path: str) -> Iterator[tuple[str, Any]]:
     """Name and object of each class and function that a module exports, and of each public method."""
     for name in module.__all__:
-        found, place = getattr(module, name), f"{path}.{name}"
+        found = getattr(module, name)
+        place = f"{path}.{name}"
         if isinstance(found, ModuleType):
             yield from public(found, place)
         elif isinstance(found, FunctionType):

@@ -39,7 +39,9 @@ class Once(ms.Source):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_crash_at_any_commit_loses_and_repeats_nothing(tmp_path: Path, workers: int) -> None:
-    source, out, state = Once(500), tmp_path / "out", tmp_path / "state"
+    source = Once(500)
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     chance = random.Random(workers)
     crashes = 0
     while True:
@@ -66,7 +68,8 @@ def test_a_crash_at_any_commit_loses_and_repeats_nothing(tmp_path: Path, workers
 def test_frames_are_recorded_as_they_are_and_kept_on_request(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("one\r\ntwo\nthree")
-    flow, out = ms.Flow("lines"), ms.testing.collect()
+    flow = ms.Flow("lines")
+    out = ms.testing.collect()
     flow.source("a/b", ms.files.lines(path).durable(keep="7d")).sink("out", out)
     ms.run(flow, state=tmp_path / "state")
     assert out == ["one", "two", "three"]
@@ -100,7 +103,8 @@ def test_how_long_input_is_kept_is_checked(keep: Any) -> None:
 
 @pytest.mark.parametrize("keep", [None, "7d", "10GiB", 10**6, timedelta(days=1), "all"])
 def test_input_is_kept_for_a_time_a_size_or_for_ever(tmp_path: Path, keep: Any) -> None:
-    flow, out = ms.Flow("kept"), ms.testing.collect()
+    flow = ms.Flow("kept")
+    out = ms.testing.collect()
     flow.source("numbers", ms.testing.items([1, 2]).durable(keep=keep)).sink("out", out)
     ms.run(flow, state=tmp_path)
     assert out == [1, 2]

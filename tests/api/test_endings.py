@@ -45,7 +45,8 @@ JOINS: dict[str, Streams] = {
 
 
 def joined(use: Streams, lefts: list[Any], rights: list[Any], workers: int = 1, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
 
     def stream(name: str, keys: list[Any]) -> ms.KeyedStream:
         items = flow.source(name, testing.items(list(enumerate(keys)), 1)).event_time(lambda item: item[0])
@@ -118,7 +119,9 @@ def test_the_late_values_of_a_join_are_one_stream() -> None:
 
 class Closing(ms.Source[int]):
     def __init__(self, names: list[str], numbers: list[int], fails: bool = False) -> None:
-        self.names, self.numbers, self.fails = names, numbers, fails
+        self.names = names
+        self.numbers = numbers
+        self.fails = fails
         self.opened: list[str] = []
         self.closed: list[str] = []
 
@@ -152,7 +155,8 @@ class Part:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("saved", [False, True])
 def test_each_partition_is_closed_once(saved: bool, workers: int, tmp_path: Path) -> None:
-    source, flow = Closing(["a", "b", "c"], [1, 2]), ms.Flow("f")
+    source = Closing(["a", "b", "c"], [1, 2])
+    flow = ms.Flow("f")
     flow.source("in", source).sink("out", testing.discard())
     ms.run(flow, workers=workers, **({"state": tmp_path, "epoch": 0.0} if saved else {}))
     assert sorted(source.closed) == sorted(source.opened) == ["a", "b", "c"]
@@ -167,7 +171,8 @@ FAILURES: dict[str, Callable[[ms.Stream, Closing], Any]] = {
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("failure", FAILURES)
 def test_partitions_are_closed_after_a_failure(failure: str, workers: int) -> None:
-    source, flow = Closing(["a", "b"], [1, 2], fails=failure == "of the source"), ms.Flow("f")
+    source = Closing(["a", "b"], [1, 2], fails=failure == "of the source")
+    flow = ms.Flow("f")
     FAILURES[failure](flow.source("in", source), source).sink("out", testing.discard())
     with pytest.raises(ms.StepError):
         ms.run(flow, workers=workers)
@@ -175,7 +180,8 @@ def test_partitions_are_closed_after_a_failure(failure: str, workers: int) -> No
 
 
 def test_partitions_are_closed_after_a_stop() -> None:
-    source, flow = Closing(["a"], [1] * 10_000), ms.Flow("f")
+    source = Closing(["a"], [1] * 10_000)
+    flow = ms.Flow("f")
     seen = threading.Event()
     flow.source("in", source).inspect(lambda n: seen.set()).sink("out", testing.discard())
     with flow.start():

@@ -54,7 +54,8 @@ class Second:
     """Makes one state, and no second one."""
 
     def __init__(self, error: Exception) -> None:
-        self.error, self.made = error, 0
+        self.error = error
+        self.made = 0
 
     def __call__(self) -> list[int]:
         self.made += 1
@@ -226,7 +227,8 @@ def test_skip_counts_and_continues(keyed: bool) -> None:
         "inspect": lambda s, f: s.inspect(f, name="s", on_error="skip"),
     }
     for verb, build in verbs.items():
-        flow, out = ms.Flow(verb), testing.collect()
+        flow = ms.Flow(verb)
+        out = testing.collect()
         stream: Any = flow.source("in", testing.items([1, 2, 3]))
         if keyed:
             stream = stream.key_by(int)
@@ -237,7 +239,9 @@ def test_skip_counts_and_continues(keyed: bool) -> None:
 
 
 def test_dead_letters_carry_the_item_and_the_exception() -> None:
-    flow, out, dead = ms.Flow("f"), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    dead = testing.collect()
     letters = ms.dead_letter(dead)
 
     def unless_two(state: list[int], value: float) -> float:
@@ -255,7 +259,8 @@ def test_dead_letters_carry_the_item_and_the_exception() -> None:
 
 
 def test_a_bad_key_can_be_skipped() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     keyed = flow.source("in", testing.items(["a", 1.5, "b"])).key_by(lambda item: item, on_error="skip")  # type: ignore[call-overload]
     keyed.count().sink("out", out)
     ms.run(flow)

@@ -26,7 +26,8 @@ class Quote(ms.Record, format="<4sI"):
 
 
 def keyed(items: list[Any], name: str, on_error: Any = "fail") -> list[Any]:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", testing.items(items)).key_by(name, on_error=on_error).count().sink("out", out)
     ms.run(flow)
     return list(out)
@@ -48,11 +49,13 @@ def test_items_of_all_kinds_in_one_batch(on_error: str) -> None:
 
 
 def test_items_of_connectors(tmp_path: Path) -> None:
-    table, lines = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    table = tmp_path / "a.csv"
+    lines = tmp_path / "a.jsonl"
     table.write_text("user,v\nann,1\nbob,2\nann,3\n")
     lines.write_text('{"user": "ann"}\n{"user": "bob"}\n{"user": "ann"}\n')
     for kind in ("csv", "json"):
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         if kind == "csv":
             rows: ms.Stream[Any] = flow.source("in", ms.files.csv(table))
         else:
@@ -106,7 +109,8 @@ def test_times_and_aggregates_of_windows_by_field(kind: str, on_error: Any, orde
     sales = [KINDS[kind](*sale) for sale in SALES]
     expected = {"sum": [34, 12], "min": [4, 5], "max": [30, 7], "mean": [17.0, 6.0]}
     for verb, values in expected.items():
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         timed = flow.source("in", testing.items(sales)).event_time("at", lateness=20, on_error=on_error)
         tens = timed.key_by(lambda sale: "all").window(
             "w", ms.windows.tumbling(10), on_error=on_error, ordered=ordered
@@ -129,7 +133,8 @@ def test_aggregates_of_keys_by_field(kind: str, on_error: Any, emit: Any) -> Non
         "mean": [30, 17.5, 13, 11.5],
     }
     for verb, values in expected.items():
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         keyed = flow.source("in", testing.items(sales)).key_by(lambda sale: "all")
         getattr(keyed, verb)("cents", emit=emit, on_error=on_error).values().sink("out", out)
         ms.run(flow)
@@ -154,7 +159,8 @@ USES: dict[str, Any] = {
 @pytest.mark.parametrize("use", USES)
 def test_each_verb_lists_the_fields_that_there_are(use: str) -> None:
     def run(on_error: Any) -> list[Any]:
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         USES[use](flow.source("in", testing.items([{"user": "ann", "v": 1}])), on_error).sink("out", out)
         ms.run(flow)
         return list(out)
@@ -174,7 +180,10 @@ def test_neither_a_function_nor_a_field(verb: str) -> None:
 
 
 def test_late_values_and_dead_letters_are_complete() -> None:
-    flow, out, late, dead = ms.Flow("f"), testing.collect(), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    late = testing.collect()
+    dead = testing.collect()
     sales = [{"at": 1, "cents": 3}, {"at": 2, "cents": "4"}, {"at": 30, "cents": 5}, {"at": 4, "cents": 6}]
     timed = flow.source("in", testing.items(sales)).event_time("at").key_by(lambda sale: "all")
     sums = timed.window("w", ms.windows.tumbling(10), on_error=ms.dead_letter(dead)).sum("cents")
@@ -189,7 +198,8 @@ def test_items_whose_field_was_seen_before() -> None:
     def messages() -> Any:
         yield from ({"id": 1}, {"id": 2}, {"id": 1})
 
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", messages).sink("out", out)
     ms.run(flow)
     assert out == [{"id": 1}, {"id": 2}]

@@ -46,7 +46,8 @@ def test_each_key_of_any_kind_has_a_file_of_its_own(tmp_path: Path) -> None:
         [(), ("",), ("a",), ("a,b",), ("a", "b"), (1,), ("1",), (b"1",), (("1",),), ("\\1",), (1, (2, "x"))],
     ]
     for number, keys in enumerate(kinds):
-        flow, folder = ms.Flow("keys"), tmp_path / str(number)
+        flow = ms.Flow("keys")
+        folder = tmp_path / str(number)
         pairs = [(key, place) for place, key in enumerate(keys)] * 2
         keyed = flow.source("in", testing.items(pairs)).key_by(lambda pair: pair[0]).map(lambda pair: pair[1])
         keyed.sink("out", ms.files.write_by_key(folder, max_open=3))
@@ -171,7 +172,8 @@ def test_csv_is_read_as_python_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     for text in texts:
         path.write_bytes(text.encode())
-        flow, out = ms.Flow("csv"), testing.collect()
+        flow = ms.Flow("csv")
+        out = testing.collect()
         flow.source("in", ms.files.csv(path, header=False)).sink("out", out)
         ms.run(flow)
         with path.open(newline="") as file:
@@ -183,7 +185,8 @@ def test_csv_headers_and_dialects(tmp_path: Path) -> None:
     path.write_text("\ufeffa;b\n1;'2;3'\n", encoding="utf-8")
 
     def read(**options: Any) -> list[Any]:
-        flow, out = ms.Flow("csv"), testing.collect()
+        flow = ms.Flow("csv")
+        out = testing.collect()
         flow.source("in", ms.files.csv(path, delimiter=";", **options)).sink("out", out)
         ms.run(flow)
         return out
@@ -206,7 +209,8 @@ def test_a_bad_row_does_as_on_error_says(tmp_path: Path, caplog: Any) -> None:
     letters = testing.collect()
 
     def run(on_error: Any) -> list[Any]:
-        flow, out = ms.Flow("csv"), testing.collect()
+        flow = ms.Flow("csv")
+        out = testing.collect()
         flow.source("in", ms.files.csv(path), on_error=on_error).sink("out", out)
         ms.run(flow)
         return out
@@ -231,7 +235,8 @@ def test_a_bad_row_does_as_on_error_says(tmp_path: Path, caplog: Any) -> None:
 def test_csv_files_are_written_as_python_writes_them(tmp_path: Path) -> None:
     values: list[Any] = ["a", "a,b", 'say "x"', "a\nb", "a\rb", "", None, 1, 2.5, "ä", " "]
     table = [[a, b] for a in values for b in values]
-    flow, path = ms.Flow("csv"), tmp_path / "out.csv"
+    flow = ms.Flow("csv")
+    path = tmp_path / "out.csv"
     flow.source("in", testing.items(table)).sink("out", ms.files.write_csv(path, ["x", "y"]))
     ms.run(flow)
     with path.open(newline="") as file:
@@ -282,13 +287,15 @@ def test_a_directory_is_read_however_its_path_is_spelled(
     spellings = ["d[1]", "./d[1]", ".//./d[1]", "d[1]/", "./d[1]/.", "d[1]/../d[1]", folder]
     for pattern, expected in (("*.log", ["1"]), ("**/*.log", ["1", "2"]), ("./*.log", ["1"])):
         for path in spellings:
-            flow, out = ms.Flow("read"), ms.testing.collect()
+            flow = ms.Flow("read")
+            out = ms.testing.collect()
             flow.source("in", ms.files.directory(path, pattern)).sink("out", out)
             ms.run(flow)
             assert out == expected, (path, pattern)
     monkeypatch.chdir(folder)
     for path in (".", "./", "../d[1]", "below/.."):
-        flow, out = ms.Flow("read"), ms.testing.collect()
+        flow = ms.Flow("read")
+        out = ms.testing.collect()
         flow.source("in", ms.files.directory(path)).sink("out", out)
         ms.run(flow)
         assert out == ["1"], path
@@ -296,7 +303,8 @@ def test_a_directory_is_read_however_its_path_is_spelled(
 
 def test_a_directory_is_followed(tmp_path: Path) -> None:
     (tmp_path / "1.log").write_text("1\n")
-    flow, seen = ms.Flow("directory"), []
+    flow = ms.Flow("directory")
+    seen = []
 
     def see(line: str) -> None:
         seen.append(line)

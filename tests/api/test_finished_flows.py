@@ -20,7 +20,9 @@ def counts(words: Path, out: list[Any]) -> ms.Flow:
 
 
 def test_a_file_that_has_grown_is_counted_on(tmp_path: Path) -> None:
-    words, state, out = tmp_path / "words", tmp_path / "state", ms.testing.collect()
+    words = tmp_path / "words"
+    state = tmp_path / "state"
+    out = ms.testing.collect()
     flow = counts(words, out)
     words.write_text("a\nb\na\n")
     ms.run(flow, state=state)
@@ -38,7 +40,8 @@ def test_a_file_whose_path_is_spelled_otherwise_is_the_same_file(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words, out = tmp_path / "words", ms.testing.collect()
+    words = tmp_path / "words"
+    out = ms.testing.collect()
     Path("there").mkdir()
     Path("link").symlink_to("words")
     words.write_text("")
@@ -101,8 +104,11 @@ def test_an_older_copy_of_a_state_is_refused_by_the_queue_that_it_wrote_to(tmp_p
 
 
 def test_windows_joins_and_lists_go_on(tmp_path: Path) -> None:
-    lines, state = tmp_path / "lines", tmp_path / "state"
-    windows, lists, seen = ms.testing.collect(), ms.testing.collect(), ms.testing.collect()
+    lines = tmp_path / "lines"
+    state = tmp_path / "state"
+    windows = ms.testing.collect()
+    lists = ms.testing.collect()
+    seen = ms.testing.collect()
     flow = ms.Flow("many")
     numbers = flow.source("lines", ms.files.lines(lines)).map(int)
     timed = numbers.event_time(float).key_by(lambda _: "all")
@@ -151,7 +157,8 @@ class Growing(ms.Source):
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_source_of_the_user_resumes_after_its_position(tmp_path: Path, durable: bool) -> None:
-    items, out = ["a", "b", "c"], ms.testing.collect()
+    items = ["a", "b", "c"]
+    out = ms.testing.collect()
     source: Any = Growing(items).durable() if durable else Growing(items)
     flow = ms.Flow("growing")
     flow.source("items", source).sink("out", out)
@@ -177,7 +184,8 @@ lines.key_by(str).count("each").sink("out", ms.files.write("{folder}/out", encod
 
 def test_fresh_forgets_its_own_state_only(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("a\na\n")
-    ours, theirs = tmp_path / "ours.py", tmp_path / "theirs.py"
+    ours = tmp_path / "ours.py"
+    theirs = tmp_path / "theirs.py"
     ours.write_text(PROGRAM.format(name="ours", source="lines", folder=tmp_path))
     theirs.write_text(PROGRAM.format(name="theirs", source="others", folder=tmp_path))
     state = tmp_path / "state"
@@ -211,7 +219,8 @@ def test_a_mistake_in_the_description_is_bad_usage_and_names_the_flow_once(tmp_p
 
 
 def test_a_file_in_the_place_of_the_state_is_named(tmp_path: Path) -> None:
-    file, state = tmp_path / "ours.py", tmp_path / "state"
+    file = tmp_path / "ours.py"
+    state = tmp_path / "state"
     (tmp_path / "in").write_text("a\n")
     state.write_text("something\n")
     file.write_text(PROGRAM.format(name="ours", source="lines", folder=tmp_path))

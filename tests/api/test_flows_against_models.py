@@ -82,7 +82,8 @@ def alarms(items: list[Item]) -> Seen:
 
 def windowed(items: list[Item], length: int, every: int) -> Seen:
     def make(own: list[Item]) -> list[Any]:
-        first, last = own[0]["time"] // every * every - length, own[-1]["time"]
+        first = own[0]["time"] // every * every - length
+        last = own[-1]["time"]
         made = []
         for start in range(first, last + 1, every):
             inside = [item for item in own if start <= item["time"] < start + length]
@@ -111,7 +112,9 @@ def sessions(items: list[Item], gap: int) -> Seen:
 
 def lives(items: list[Item], ttl: int) -> Seen:
     def make(own: list[Item]) -> list[Any]:
-        made, count, last = [], 0, own[0]["time"]
+        made = []
+        count = 0
+        last = own[0]["time"]
         for item in own:
             count = 1 if item["time"] >= last + ttl else count + 1
             last = item["time"]
@@ -194,7 +197,8 @@ def add_life(chance: random.Random, keyed: Any, items: list[Item]) -> Built:
 
 def add_join(chance: random.Random, keyed: Any, items: list[Item]) -> Built:
     left, right = keyed.branch(lambda item: item["left"])
-    left, right = left.map(lambda item: item["n"]), right.map(lambda item: item["n"])
+    left = left.map(lambda item: item["n"])
+    right = right.map(lambda item: item["n"])
     how = chance.choice(["latest", "lookup", "within"])
     if how == "within":
         return left.join("j", right, within=4), near(items, 4), False
@@ -213,7 +217,8 @@ ADD = [add_window, add_window, add_timers, add_life, add_join, add_running]
 
 def input_of(chance: random.Random) -> list[list[Item]]:
     """Partitions of items whose times are unique, mostly in order, and never late."""
-    key, count = chance.choice(KEYS), chance.randrange(1, 5)
+    key = chance.choice(KEYS)
+    count = chance.randrange(1, 5)
     size = chance.randrange(1, 60)
     times = sorted(chance.sample(range(size * chance.choice([1, 3, 20])), size))
     parts: list[list[Item]] = [[] for _ in range(chance.randrange(1, 4))]
@@ -254,7 +259,8 @@ def against_model(seed: int, state: Path) -> None:
     parts = input_of(chance)
     items = [item for part in parts for item in part]
     add = chance.choice(ADD)
-    flow, out = ms.Flow("model"), ms.testing.collect()
+    flow = ms.Flow("model")
+    out = ms.testing.collect()
     source = flow.source("in", script_of(chance, parts))
     keyed: Any = source.event_time(lambda item: item["time"], lateness=LATENESS).key_by("key")
     if chance.random() < 0.3:
@@ -278,7 +284,8 @@ def test_a_random_flow_gives_what_its_model_gives(seed: int, tmp_path: Path) -> 
 
 
 def test_random_flows_for_a_time(tmp_path: Path) -> None:
-    end, seed = time.monotonic() + SECONDS, SEEDS[0] * 1_000_000
+    end = time.monotonic() + SECONDS
+    seed = SEEDS[0] * 1_000_000
     while time.monotonic() < end:
         against_model(seed, tmp_path / f"state{seed}")
         seed += 1

@@ -68,7 +68,8 @@ def test_tables_name_guides_with_programs() -> None:
 @pytest.mark.parametrize("name", RUST)
 def test_programs_compile_and_run(name: str, built: dict[str, str], tmp_path: Path) -> None:
     attribute = "" if name in WHOLE else ",no_run"
-    document, programs = tmp_path / name, blocks(GUIDE / name, "rust")
+    document = tmp_path / name
+    programs = blocks(GUIDE / name, "rust")
     with document.open("w") as out:
         for program in programs:
             if "fn main" not in program:

@@ -120,7 +120,8 @@ def test_pages_of_accepted_origins_may_post() -> None:
 
 
 def test_unix_socket(tmp_path: Path) -> None:
-    out, address = ms.testing.collect(), f"unix:{tmp_path}/socket"
+    out = ms.testing.collect()
+    address = f"unix:{tmp_path}/socket"
     with listening(out, address=address, requests=1) as bound:
         assert bound == address
         transport = httpx.HTTPTransport(uds=f"{tmp_path}/socket")
@@ -132,7 +133,8 @@ def test_unix_socket(tmp_path: Path) -> None:
 
 def test_many_clients_at_once(tmp_path: Path) -> None:
     out = ms.testing.collect()
-    clients, each = 8, 100
+    clients = 8
+    each = 100
 
     def send(address: str, client: int) -> None:
         with httpx.Client(base_url=f"http://{address}", timeout=PATIENCE) as connection:
@@ -194,7 +196,8 @@ def test_an_address_in_use_is_named() -> None:
 
 
 def test_items_that_cannot_be_decoded_follow_the_policy() -> None:
-    out, flow = ms.testing.collect(), ms.Flow("posts")
+    out = ms.testing.collect()
+    flow = ms.Flow("posts")
 
     def send(address: str) -> None:
         thread = threading.Thread(target=post, args=(address, json.dumps(["1", "x", "2"]).encode()))

@@ -110,7 +110,8 @@ def test_the_end_of_the_flow_closes_after_the_last_item() -> None:
 
 
 def test_a_slow_client_is_dropped_and_a_quick_one_gets_all() -> None:
-    count, text = 300, "x" * 100_000
+    count = 300
+    text = "x" * 100_000
 
     async def run(flow: Feeding) -> tuple[list[int], list[int]]:
         async with connect(f"ws://{flow.address}/", max_queue=1, ping_interval=None) as slow:
@@ -206,7 +207,9 @@ def connected(
 def test_the_example_counts_what_is_posted_also_after_a_kill(tmp_path: Path) -> None:
     page = (EXAMPLE / "page.html").read_text()
     assert 'new WebSocket("ws://127.0.0.1:8082/counts")' in page
-    posts, feed, origin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", "http://127.0.0.1:8000"
+    posts = f"127.0.0.1:{free_port()}"
+    feed = f"127.0.0.1:{free_port()}"
+    origin = "http://127.0.0.1:8000"
     command = [sys.executable, "-m", "millstream", "run", str(EXAMPLE / "live_count.py")]
     command += ["--state", str(tmp_path / "state"), "--epoch", "20ms"]
 

@@ -219,7 +219,8 @@ def test_a_wrong_url_is_an_error_that_shows_no_password(url: str) -> None:
 
 
 def test_tls_with_a_certificate_of_an_own_authority(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    certificate = tmp_path / "cert.pem"
+    key = tmp_path / "key.pem"
     make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
     files = ["-keyout", str(key), "-out", str(certificate)]

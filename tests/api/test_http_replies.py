@@ -104,7 +104,8 @@ def test_a_reply_is_sent_after_the_commit_and_without_a_state_directory_at_once(
 
 
 def test_the_last_commit_of_a_run_sends_what_waits(tmp_path: Path) -> None:
-    requests, seen = Requests(), threading.Event()
+    requests = Requests()
+    seen = threading.Event()
     flow = ms.Flow("double")
 
     def double(request: ms.http.Request) -> ms.http.Reply:
@@ -163,7 +164,9 @@ def test_a_request_without_a_reply_is_accepted_and_the_first_reply_counts() -> N
 
 
 def test_a_disconnected_client_delays_no_other() -> None:
-    requests, seen, may_go_on = Requests(), threading.Event(), threading.Event()
+    requests = Requests()
+    seen = threading.Event()
+    may_go_on = threading.Event()
     flow = ms.Flow("gone")
 
     def wait(request: ms.http.Request) -> ms.http.Reply:
@@ -274,7 +277,8 @@ doubled.sink("answers", ms.http.reply(asked))
 
 def test_processes(tmp_path: Path) -> None:
     """The replies go to the process that has the clients."""
-    program, bound = tmp_path / "flow.py", tmp_path / "bound"
+    program = tmp_path / "flow.py"
+    bound = tmp_path / "bound"
     program.write_text(PROGRAM.replace("sys.argv[1]", repr(str(bound))))
     command = [sys.executable, "-m", "millstream", "run", "--processes", "2"]
     command += ["--state", str(tmp_path / "state"), "--epoch", "50ms", str(program)]

@@ -56,7 +56,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        server, headers = self.server, {name.lower(): value for name, value in self.headers.items()}
+        server = self.server
+        headers = {name.lower(): value for name, value in self.headers.items()}
         with server.lock:
             server.active += 1
             server.most = max(server.most, server.active)

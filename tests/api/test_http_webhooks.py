@@ -76,7 +76,8 @@ def test_an_item_is_a_request(tmp_path: Path, durable: bool) -> None:
         "state": tmp_path if durable else None,
     }
     with listening(out, ["/orders", "/my events"], **options) as running:
-        client, login = running.client, {"Authorization": "Bearer token"}
+        client = running.client
+        login = {"Authorization": "Bearer token"}
         headers = [*login.items(), ("X-Event", "paid"), ("X-Of", "a"), ("X-Of", "b"), ("Cookie", "c=d")]
         answer = client.post("/orders?shop=7&shop=%C3%BC&x", json={"id": [1, 2]}, headers=headers)
         assert answer.json() == {"items": 1}
@@ -140,7 +141,8 @@ def test_a_decoder_of_requests_is_called_at_the_door() -> None:
     def order(request: ms.http.Request) -> Any:
         return request.headers["x-event"], request.body["id"]
 
-    out, letters = ms.testing.collect(), ms.testing.collect()
+    out = ms.testing.collect()
+    letters = ms.testing.collect()
     with listening(out, item="request", decode=order) as running:
         assert running.post(b'{"id": 1}', X_Event="paid") == 200
         assert running.post(b'{"id": 1}') == 400
@@ -223,7 +225,9 @@ SIGNED = [
 def test_a_request_without_a_right_signature_is_refused_and_counted(
     tmp_path: Path, signature: ms.http.Signature, sign: Any
 ) -> None:
-    out, body, now = ms.testing.collect(), b'{"id": "recorded"}', int(time.time())
+    out = ms.testing.collect()
+    body = b'{"id": "recorded"}'
+    now = int(time.time())
     with listening(out, signature=signature, state=tmp_path) as running:
         good = sign(body, now)
         [*others, name] = sorted(good)
@@ -256,7 +260,8 @@ def test_a_request_without_a_right_signature_is_refused_and_counted(
 
 
 def test_the_signature_is_that_of_the_packed_body() -> None:
-    out, packed = ms.testing.collect(), gzip.compress(b"1")
+    out = ms.testing.collect()
+    packed = gzip.compress(b"1")
     with listening(out, signature=ms.http.Signature.github(SECRET)) as running:
         signed = github(packed, 0) | {"Content-Encoding": "gzip"}
         assert running.client.post("/", content=packed, headers=signed).status_code == 200
@@ -266,7 +271,8 @@ def test_the_signature_is_that_of_the_packed_body() -> None:
 
 
 def test_slack_confirms_an_address(tmp_path: Path) -> None:
-    out, now = ms.testing.collect(), int(time.time())
+    out = ms.testing.collect()
+    now = int(time.time())
     asks = b'{"token": "x", "challenge": "3eZbrw1a", "type": "url_verification"}'
     with listening(out, signature=ms.http.Signature.slack(SECRET), state=tmp_path) as running:
         assert running.post(asks) == 401

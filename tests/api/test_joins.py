@@ -18,17 +18,21 @@ TOPOLOGIES = pytest.mark.parametrize(
 
 
 def items(seed: int, step: int) -> list[Item]:
-    chance, now, made = random.Random(seed), 0, {}
+    chance = random.Random(seed)
+    now = 0
+    made = {}
     for number in range(500):
         now += chance.randrange(step)
-        key, time = f"k{chance.randrange(8)}", now - chance.randrange(16)
+        key = f"k{chance.randrange(8)}"
+        time = now - chance.randrange(16)
         made.setdefault((key, time), (key, time, number))
     return list(made.values())
 
 
 def in_time(items: list[Item]) -> list[Item]:
     """What is not late, in the order of time."""
-    watermark, kept = float("-inf"), []
+    watermark = float("-inf")
+    kept = []
     for item in items:
         if item[1] >= watermark:
             kept.append(item)
@@ -62,7 +66,8 @@ def within(
 ) -> list[Any]:
     near = [(a, b) for a in left for b in right if a[1] - before <= b[1] <= a[1] + after]
     out: list[Any] = [(a[2], b[2]) for a, b in near]
-    paired_left, paired_right = {pair[0] for pair in out}, {pair[1] for pair in out}
+    paired_left = {pair[0] for pair in out}
+    paired_right = {pair[1] for pair in out}
     if how in ("left", "full"):
         out += [(a[2], None) for a in left if a[2] not in paired_left]
     if how == "full":
@@ -85,14 +90,18 @@ CASES += [(kind, how) for kind in ("within", *ASYMMETRIC) for how in ("inner", "
 @TOPOLOGIES
 @pytest.mark.parametrize(("kind", "how"), CASES)
 def test_joins_pair_what_the_model_pairs(kind: str, how: Any, workers: int, batch: int) -> None:
-    left, right = items(1, 3), items(2, 5)
-    flow, out, late = ms.Flow("join"), testing.collect(), testing.collect()
+    left = items(1, 3)
+    right = items(2, 5)
+    flow = ms.Flow("join")
+    out = testing.collect()
+    late = testing.collect()
 
     def stream(name: str, given: list[Item]) -> ms.KeyedStream:
         timed = flow.source(name, testing.items(given, batch)).event_time(lambda i: i[1], lateness=LATENESS)
         return timed.key_by(lambda i: i[0]).map(lambda i: i[2])
 
-    own, other = stream("left", left), stream("right", right)
+    own = stream("left", left)
+    other = stream("right", right)
     if kind == "lookup":
         joined = own.lookup("joined", other, how)
     else:
@@ -108,7 +117,8 @@ def test_joins_pair_what_the_model_pairs(kind: str, how: Any, workers: int, batc
     for case, sides in ASYMMETRIC.items():
         models[case] = partial(within, before=sides[0], after=sides[1])
     model = models[kind]
-    kept, table = in_time(left), in_time(right)
+    kept = in_time(left)
+    table = in_time(right)
     for key in {item[0] for item in left + right}:
         of_key = [i for i in kept if i[0] == key], [i for i in table if i[0] == key]
         expected = model(*of_key, how)
@@ -128,7 +138,9 @@ def test_without_times_values_take_their_turn_as_they_come() -> None:
         ("item", "a", "z"),
     ]
     script = [mark for item in script for mark in (item, testing.pause(0.03))]
-    flow, looked_up, joined = ms.Flow("untimed"), testing.collect(), testing.collect()
+    flow = ms.Flow("untimed")
+    looked_up = testing.collect()
+    joined = testing.collect()
     rows, given = flow.source("in", testing.items(script, 1)).branch(lambda i: i[0] == "row")
     table, keyed = (s.key_by(lambda i: i[1]).map(lambda i: i[2]) for s in (rows, given))
     keyed.lookup("looked up", table).sink("looked up out", looked_up)
@@ -139,7 +151,8 @@ def test_without_times_values_take_their_turn_as_they_come() -> None:
 
 
 def test_a_key_is_forgotten_after_its_time_to_live() -> None:
-    flow, out = ms.Flow("ttl"), testing.collect()
+    flow = ms.Flow("ttl")
+    out = testing.collect()
 
     def stream(name: str, times: list[int]) -> ms.KeyedStream:
         return flow.source(name, testing.items(times)).event_time(lambda t: t).key_by(lambda t: "k")
@@ -154,7 +167,8 @@ def test_a_key_is_forgotten_after_its_time_to_live() -> None:
 def test_mistakes_are_errors_with_a_remedy() -> None:
     flow = ms.Flow("mistakes")
     numbers = flow.source("in", testing.items([1]))
-    untimed, timed = numbers.key_by(str), numbers.event_time(lambda n: n).key_by(str)
+    untimed = numbers.key_by(str)
+    timed = numbers.event_time(lambda n: n).key_by(str)
     cases: list[Any] = [
         (lambda: untimed.join("j", timed), "a stream with times merges only with streams with times"),
         (lambda: untimed.join("j", untimed, within=3), "within needs times"),
@@ -178,7 +192,9 @@ def test_mistakes_are_errors_with_a_remedy() -> None:
 
 def slow_device(**options: Any) -> tuple[list[Any], list[Any]]:
     """Pairs and late values where the items of the key ``b`` are far behind those of ``a``."""
-    flow, out, late = ms.Flow("slow device"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("slow device")
+    out = ms.testing.collect()
+    late = ms.testing.collect()
 
     def timed(name: str, items: list[tuple[str, int]]) -> ms.KeyedStream[str, int]:
         times = flow.source(name, ms.testing.items(items)).event_time(lambda item: item[1])
@@ -207,7 +223,8 @@ def slow_device_alone(**how: Any) -> list[Any]:
     """The same with each key in a flow of its own, where nothing is late."""
     pairs = []
     for key, lefts, rights in [("a", [500], [501]), ("b", [3, 9], [4, 20])]:
-        flow, out = ms.Flow("alone"), ms.testing.collect()
+        flow = ms.Flow("alone")
+        out = ms.testing.collect()
 
         def timed(name: str, items: list[int]) -> ms.KeyedStream[str, int]:
             source = flow.source(name, ms.testing.items(items))  # noqa: B023
@@ -220,14 +237,17 @@ def slow_device_alone(**how: Any) -> list[Any]:
 
 
 def test_a_late_value_is_one_before_the_watermark_of_its_key() -> None:
-    flow, out, late = ms.Flow("late"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("late")
+    out = ms.testing.collect()
+    late = ms.testing.collect()
 
     def timed(name: str, items: list[int]) -> ms.KeyedStream[str, int]:
         times = flow.source(name, ms.testing.items(items, 1)).event_time(float, lateness=100)
         return times.key_by(lambda item: "k")
 
     # Whichever stream is read faster: 12 comes after 40, and 10 and 30 are not that late.
-    left, right = timed("left", [10, 40, 12]), timed("right", [30])
+    left = timed("left", [10, 40, 12])
+    right = timed("right", [30])
     pairs = left.join("near", right, within=10, watermark="key", lateness=25, patience=1000)
     pairs.values().sink("out", out)
     pairs.late.values().sink("late", late)

@@ -71,7 +71,8 @@ def test_a_crash_at_every_commit_changes_nothing(emit: str, workers: int) -> Non
 
 
 def test_streams_of_several_sources_and_two_workers() -> None:
-    flow, out = ms.Flow("orders"), testing.collect()
+    flow = ms.Flow("orders")
+    out = testing.collect()
 
     def side(name: str) -> ms.KeyedStream:
         pairs = [(key, f"{name}{key}") for key in range(100)]
@@ -85,7 +86,8 @@ def test_streams_of_several_sources_and_two_workers() -> None:
 
 @pytest.mark.parametrize(("ttl", "due"), [(10, (None, None, 60)), (100, (1, None, 60))])
 def test_a_key_is_forgotten_with_its_ttl(ttl: int, due: Any) -> None:
-    flow, out = ms.Flow("ttl"), testing.collect()
+    flow = ms.Flow("ttl")
+    out = testing.collect()
     script = [(0, "k", 1), testing.pause(0.001), (1, "other", 30), testing.pause(0.001), (2, "k", 60)]
     timed = flow.source("in", testing.items(script, batch_size=1)).event_time(lambda item: item[2])
     keyed = timed.key_by(lambda item: item[1])
@@ -112,11 +114,13 @@ def rows_in_order(values: list[tuple[int, int]], ttl: int) -> list[tuple[int | N
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 200])
 def test_values_with_times_are_joined_in_the_order_of_their_times(seed: int, batch_size: int) -> None:
     random = Random(seed)
-    values, now = [], 0
+    values = []
+    now = 0
     for _ in range(100):
         now += random.choice([0, 1, 4, 20])
         values.append((random.randrange(2), max(0, now - random.choice([0, 0, 3]))))
-    flow, out = ms.Flow("ordered"), testing.collect()
+    flow = ms.Flow("ordered")
+    out = testing.collect()
     timed = flow.source("in", testing.items(values, batch_size=batch_size))
     keyed = timed.event_time(lambda pair: pair[1], lateness=3).key_by(lambda pair: "k")
     left, right = [keyed.filter(lambda pair, side=side: pair[0] == side) for side in range(2)]
@@ -141,7 +145,9 @@ def test_values_that_wait_for_their_turn_are_saved() -> None:
 
 
 def test_values_that_are_late_are_a_stream_of_their_own() -> None:
-    flow, out, late = ms.Flow("late"), testing.collect(), testing.collect()
+    flow = ms.Flow("late")
+    out = testing.collect()
+    late = testing.collect()
     items = [5, testing.pause(0.01), 20, testing.pause(0.01), 7, 30]
     timed = flow.source("in", testing.items(items, batch_size=1)).event_time(float).key_by(lambda n: "k")
     joined = timed.join_all("all", timed.filter(lambda n: False), emit="running")

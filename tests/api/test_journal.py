@@ -362,7 +362,8 @@ def test_modes(tmp_path: Path) -> None:
 
 def test_a_closed_journal_says_so(journal: ms.Journal) -> None:
     journal.append_many(numbers(300))
-    reader, record = iter(journal), journal[0]
+    reader = iter(journal)
+    record = journal[0]
     next(reader)
     assert repr(journal) == f"<journal '{journal.path}', mode 'a', records 0..300>"
     journal.close()

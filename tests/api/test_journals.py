@@ -27,7 +27,8 @@ def numbers(tmp_path: Path) -> Path:
 
 
 def read(path: Path, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("read"), ms.testing.collect()
+    flow = ms.Flow("read")
+    out = ms.testing.collect()
     flow.source("in", ms.journals.read(path, **options)).sink("out", out)
     ms.run(flow)
     return list(out)
@@ -89,7 +90,8 @@ def test_with_a_state_directory_commits_move_the_cursor(numbers: Path, tmp_path:
 
 
 def test_following_continues_with_new_records(numbers: Path) -> None:
-    flow, seen = ms.Flow("follow"), []
+    flow = ms.Flow("follow")
+    seen = []
 
     def see(number: int) -> None:
         seen.append(number)
@@ -117,7 +119,8 @@ def test_following_continues_with_new_records(numbers: Path) -> None:
 def test_output_is_cut_back_to_the_commit(numbers: Path, tmp_path: Path) -> None:
     with ms.Journal(numbers) as journal:
         journal.append_many([str(number) for number in range(10, 5000)])
-    out, crashes = tmp_path / "sums", 0
+    out = tmp_path / "sums"
+    crashes = 0
     while True:
         flow = ms.Flow("sums")
         (

@@ -21,7 +21,8 @@ class Price(msgspec.Struct):
 
 
 def read(source: Any, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("read"), testing.collect()
+    flow = ms.Flow("read")
+    out = testing.collect()
     flow.source("in", source, **options).sink("out", out)
     ms.run(flow)
     return list(out)

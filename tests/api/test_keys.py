@@ -109,7 +109,9 @@ def test_a_bad_key_is_a_dead_letter_and_stops_no_durable_flow(
     name: str, workers: int, tmp_path: Path
 ) -> None:
     key, _, _ = REFUSED[name]
-    flow, out, dead = ms.Flow("f"), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    dead = testing.collect()
     source = testing.items(["ann", key, "bob", key, "ann"], batch_size=1)
     keyed = flow.source("in", source).key_by(lambda item: item, on_error=ms.dead_letter(dead))
     keyed.count("each").sink("out", out)
@@ -169,8 +171,10 @@ def test_a_key_that_is_accepted_is_loaded_as_an_equal_key_of_its_type(seed: int,
     keys = distinct([a_key(chance) for _ in range(60)])
     good = [key for key in keys if accepted(key)]
     assert 0 < len(good) < len(keys)
-    flow, dead = ms.Flow("keys"), testing.collect()
-    counted, closed = testing.collect(), testing.collect()
+    flow = ms.Flow("keys")
+    dead = testing.collect()
+    counted = testing.collect()
+    closed = testing.collect()
     items = list(enumerate([*keys, *keys]))
     source = flow.source("in", testing.items(items, batch_size=10)).event_time(lambda item: float(item[0]))
     keyed = source.key_by(lambda item: item[1], on_error=ms.dead_letter(dead))
@@ -210,7 +214,8 @@ def test_true_and_one_are_one_key_through_removal_and_restart(tmp_path: Path) ->
         keyed.stateful("once", Once).sink("out", out)
         return flow
 
-    whole, out = testing.collect(), testing.collect()
+    whole = testing.collect()
+    out = testing.collect()
     ms.run(build(whole))
     flow = build(out)
     for _ in range(3):

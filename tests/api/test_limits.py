@@ -18,7 +18,9 @@ TOPOLOGIES = pytest.mark.parametrize(("workers", "batch"), [(1, 1), (1, 100), (2
 
 def items(seed: int, number: int = 200) -> list[Item]:
     """Items of a few keys in the order of time, with gaps."""
-    chance, at, made = random.Random(seed), 0, []
+    chance = random.Random(seed)
+    at = 0
+    made = []
     for index in range(number):
         at += chance.choice([0, 1, 3, 8])
         made.append((f"k{chance.randrange(6)}", at, index + 1))
@@ -80,7 +82,8 @@ def timed(given: Any) -> tuple[ms.Flow, ms.KeyedStream[str, int]]:
 def test_a_key_without_values_begins_anew(verb: str, workers: int, batch: int) -> None:
     use, model = VERBS[verb]
     for seed in range(3):
-        given, out = items(seed), testing.collect()
+        given = items(seed)
+        out = testing.collect()
         flow, keyed = timed(testing.items(given, batch))
         use(keyed).sink("out", out)
         ms.run(flow, workers=workers)
@@ -95,7 +98,8 @@ def test_a_key_without_values_begins_anew(verb: str, workers: int, batch: int) -
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_key_without_values_begins_anew_by_the_clock(verb: str) -> None:
     use, model = VERBS[verb]
-    clock, out = testing.clock(0), testing.collect()
+    clock = testing.clock(0)
+    out = testing.collect()
     script = [5, testing.advance(clock, LIFE - 1), 6, testing.advance(clock, LIFE), 7]
     flow = ms.Flow("f")
     use(flow.source("in", testing.items(script)).key_by(lambda n: "k")).values().sink("out", out)
@@ -119,7 +123,8 @@ def throttled(given: list[Item], n: int, every: int) -> list[tuple[str, int]]:
     for key, at, value in given:
         start, passed = begun.get(key, (at, 0))
         if at >= start + every:
-            start, passed = at, 0
+            start = at
+            passed = 0
         if passed < n:
             out.append((key, value))
             passed += 1
@@ -131,7 +136,8 @@ def throttled(given: list[Item], n: int, every: int) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("n", [1, 3])
 def test_at_most_so_many_values_of_a_key_pass_in_a_period(n: int, workers: int, batch: int) -> None:
     for seed in range(3):
-        given, out = items(seed), testing.collect()
+        given = items(seed)
+        out = testing.collect()
         flow, keyed = timed(testing.items(given, batch))
         keyed.throttle(n, every=10).sink("out", out)
         report = ms.run(flow, workers=workers)
@@ -143,7 +149,8 @@ def test_at_most_so_many_values_of_a_key_pass_in_a_period(n: int, workers: int, 
 
 
 def test_periods_of_the_clock() -> None:
-    clock, out = testing.clock(0), testing.collect()
+    clock = testing.clock(0)
+    out = testing.collect()
     script = [
         1,
         2,

@@ -73,7 +73,9 @@ def test_in_a_flow_a_failure_does_as_on_error_says(kind: str, on_error: str) -> 
     def price(name: str) -> int:
         return {"tea": 3, "coffee": 4}[name]
 
-    flow, out, letters = ms.Flow("f"), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    letters = testing.collect()
     policy: Any = ms.dead_letter(letters) if on_error == "letter" else on_error
     orders = [("tea", 1), ("gold", 2), ("coffee", 3), ("tea", 4)]
     stream: Any = flow.source("in", testing.items(orders))
@@ -94,7 +96,8 @@ def test_in_a_flow_a_failure_does_as_on_error_says(kind: str, on_error: str) -> 
 
 def test_each_worker_has_answers_of_its_own() -> None:
     service = Service()
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     source = testing.partitions(["a"] * 50, ["a"] * 50)
     flow.source("in", source).enrich_cached(service).sink("out", out)
     ms.run(flow, workers=2)
@@ -103,8 +106,10 @@ def test_each_worker_has_answers_of_its_own() -> None:
 
 @pytest.mark.parametrize("timed", [False, True])
 def test_answers_expire_by_the_clock_of_the_run(timed: bool) -> None:
-    service, clock = Service(), testing.clock(1000)
-    flow, out = ms.Flow("f"), testing.collect()
+    service = Service()
+    clock = testing.clock(1000)
+    flow = ms.Flow("f")
+    out = testing.collect()
     script = [
         "a",
         testing.advance(clock, 5),
@@ -167,7 +172,8 @@ def test_inspect_debug_shows_epoch_worker_key_and_item(tmp_path: Any, capfd: Any
 
 
 def test_inspect_debug_shows_the_worker() -> None:
-    flow, lines = ms.Flow("debug"), []
+    flow = ms.Flow("debug")
+    lines = []
     keyed = flow.source("in", testing.items(range(50))).key_by(lambda n: n).count("each")
     keyed.inspect_debug("w", to=lines.append).sink("out", testing.discard())
     ms.run(flow, workers=2)

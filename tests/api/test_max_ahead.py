@@ -15,7 +15,10 @@ YEAR = 365 * 86_400
 
 def run(times: list[Any], workers: int = 1, **options: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """The numbers of items of minutes, late items and dead letters; the clock stands still."""
-    flow, out, late, dead = ms.Flow("f"), testing.collect(), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    late = testing.collect()
+    dead = testing.collect()
     items = [{"at": time} for time in times]
     options = {"on_error": ms.dead_letter(dead), **options}
     timed = flow.source("in", testing.items(items, 2)).event_time("at", name="times", **options)
@@ -51,8 +54,10 @@ def test_datetimes() -> None:
 
 
 def test_the_clock_of_the_run_continues() -> None:
-    clock, dead = testing.clock(0), testing.collect()
-    flow, out = ms.Flow("f"), testing.collect()
+    clock = testing.clock(0)
+    dead = testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     script = [5, 100, testing.advance(clock, 95), 100]
     timed = flow.source("in", testing.items(script)).event_time(
         float, max_ahead=10, on_error=ms.dead_letter(dead)

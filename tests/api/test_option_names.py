@@ -41,7 +41,8 @@ def test_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
 
 def test_in_python_also_after_the_command_line(tmp_path: Path) -> None:
-    program, state = flow_in(tmp_path), tmp_path / "state"
+    program = flow_in(tmp_path)
+    state = tmp_path / "state"
     assert main(["run", str(program), "--state", str(state)]) == 0
     with pytest.raises(ms.FlowError, match="and shards=512 asks for others.* from scratch with fresh=True"):
         ms.run(flow_of(program), state=state, shards=512)

@@ -32,9 +32,11 @@ class Counting:
 
 def partitions(chance: random.Random, count: int) -> list[list[Item]]:
     """Items whose key has the number of their partition, with times that mostly increase."""
-    made, number = [], 0
+    made = []
+    number = 0
     for partition in range(count):
-        time, items = 0.0, []
+        time = 0.0
+        items = []
         for _ in range(chance.randrange(5, 25)):
             time += chance.choice([0, 1, 2, 5, 20])
             items.append((f"{chance.choice('ab')}{partition}", time - chance.choice([0, 0, 1, 2]), number))
@@ -66,7 +68,8 @@ def test_what_a_key_sees_does_not_depend_on_other_partitions(seed: int) -> None:
         expected |= seen_by_partition(part, lateness)
     assert streams.keys() == expected.keys()
     for workers in (1, 3):
-        flow, out = ms.Flow("timers"), list[Any]()
+        flow = ms.Flow("timers")
+        out = list[Any]()
         script = [paused(chance, part) for part in parts]
         source = flow.source("in", ms.testing.partitions(*script, batch_size=chance.choice([1, 3, 100])))
         times = source.event_time(lambda item: item[1], lateness=lateness)
@@ -105,7 +108,8 @@ def test_a_key_of_two_partitions_waits_for_both() -> None:
     fast = [("k", float(t), t) for t in range(0, 100, 10)]
     slow: list[Any] = [P(0.05), *[("k", t + 1.0, t) for t in range(0, 100, 10)]]
     for workers in (1, 2):
-        flow, out = ms.Flow("both"), ms.testing.collect()
+        flow = ms.Flow("both")
+        out = ms.testing.collect()
         source = flow.source("in", ms.testing.partitions(fast, slow, batch_size=1))
         times = source.event_time(lambda item: item[1]).key_by(lambda item: item[0])
         times.stateful("count", Counting).values().sink("out", out)
@@ -140,7 +144,10 @@ def in_turn(parts: list[list[Item]]) -> dict[str, list[Any]]:
     for key, items in of_key([(item[0], item) for part in parts for item in part]).items():
         queue: list[tuple[float, int, int]] = [(item[1], 1, item[2]) for item in items]
         heapq.heapify(queue)
-        last, count, rung, saw = max(item[1] for item in items), 0, set[float](), found.setdefault(key, [])
+        last = max(item[1] for item in items)
+        count = 0
+        rung = set[float]()
+        saw = found.setdefault(key, [])
         while queue:
             at, what, number = heapq.heappop(queue)
             if what == 0:
@@ -167,7 +174,9 @@ def test_items_in_turn_do_not_depend_on_arrival(seed: int) -> None:
         part.sort(key=lambda item: item[1] + chance.choice([0, 0, 3]))
     expected = in_turn(parts)
     for workers in (1, 2, 3):
-        flow, out, dead = ms.Flow("turns"), ms.testing.collect(), ms.testing.collect()
+        flow = ms.Flow("turns")
+        out = ms.testing.collect()
+        dead = ms.testing.collect()
         script = [paused(chance, part) for part in parts]
         source = flow.source("in", ms.testing.partitions(*script, batch_size=chance.choice([1, 2, 50])))
         keyed = source.event_time(lambda item: item[1], lateness=3).key_by(lambda item: item[0])
@@ -203,7 +212,9 @@ def test_what_waits_survives_a_crash_at_each_commit() -> None:
 
 
 def test_late_items_of_turns_are_apart() -> None:
-    flow, out, late = ms.Flow("late"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("late")
+    out = ms.testing.collect()
+    late = ms.testing.collect()
     items = [("k", 5.0, 5), ("k", 9.0, 9), ("k", 3.0, 3), ("k", 8.0, 8), ("k", 20.0, 20)]
     source = flow.source("in", ms.testing.items(items, batch_size=1))
     keyed = source.event_time(lambda item: item[1], lateness=1).key_by(lambda item: item[0])
@@ -230,7 +241,9 @@ def test_ordered_needs_times() -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_branches_with_times_meet_in_their_order(batch_size: int, workers: int) -> None:
     """An order is followed by its payment, each pair for all."""
-    flow, pairs, last = ms.Flow("orders"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("orders")
+    pairs = ms.testing.collect()
+    last = ms.testing.collect()
     items = [("k", ("order", "pay")[n % 2], n // 2, n) for n in range(40)]
     source = flow.source("in", ms.testing.items(items, batch_size=batch_size))
     keyed = source.event_time(lambda item: item[3]).key_by(lambda item: item[0])
@@ -245,7 +258,9 @@ def test_branches_with_times_meet_in_their_order(batch_size: int, workers: int) 
 
 
 def test_late_values_of_a_join_of_many_are_apart() -> None:
-    flow, out, late = ms.Flow("late"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("late")
+    out = ms.testing.collect()
+    late = ms.testing.collect()
 
     def timed(name: str, times: list[int]) -> ms.KeyedStream[str, int]:
         source = flow.source(name, ms.testing.items(times, batch_size=1))
@@ -261,7 +276,8 @@ def test_late_values_of_a_join_of_many_are_apart() -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
 def test_the_life_of_a_join_of_many_ends_at_times(batch_size: int) -> None:
-    flow, out = ms.Flow("lives"), ms.testing.collect()
+    flow = ms.Flow("lives")
+    out = ms.testing.collect()
     items = [0, 1, 100, 101, 300, 301]
     source = flow.source("in", ms.testing.items(items, batch_size=batch_size))
     even, odd = source.event_time(float).key_by(lambda n: "k").branch(lambda n: n % 2 == 0)

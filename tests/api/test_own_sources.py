@@ -28,7 +28,8 @@ class Woken(ms.Source):
 
     def next_batch(self) -> list[Any] | None:
         self.asked += 1
-        items, self.items = self.items, []
+        items = self.items
+        self.items = []
         if not items and self.over:
             return None
         if not items:
@@ -49,7 +50,8 @@ def running(flow: ms.Flow, **options: Any) -> threading.Thread:
 
 
 def test_a_source_is_woken_by_another_thread_and_not_polled() -> None:
-    source, flow = Woken(), ms.Flow("woken")
+    source = Woken()
+    flow = ms.Flow("woken")
     seen = threading.Semaphore(0)
     flow.source("in", source).inspect(lambda item: seen.release()).sink("out", ms.testing.collect())
     thread = running(flow)
@@ -103,7 +105,8 @@ class Reading(ms.Source):
 @pytest.mark.parametrize("as_number", [False, True])
 def test_a_registered_socket_wakes_a_source_for_as_long_as_it_has_input(as_number: bool) -> None:
     theirs, ours = socket.socketpair()
-    out, flow = ms.testing.collect(), ms.Flow("socket")
+    out = ms.testing.collect()
+    flow = ms.Flow("socket")
     flow.source("in", Reading(ours, ours.fileno() if as_number else ours)).sink("out", out)
     thread = running(flow)
     for text in (b"hel", b"lo"):
@@ -123,7 +126,8 @@ def test_what_cannot_be_watched_is_an_error_that_names_it(tmp_path: Path) -> Non
             io.register(self.fd)
             return super().open(partition, position, io)
 
-    source, flow = Wrong(), ms.Flow("wrong")
+    source = Wrong()
+    flow = ms.Flow("wrong")
     flow.source("in", source).sink("out", ms.testing.collect())
     with (tmp_path / "file").open("w") as file:
         source.fd = file.fileno()
@@ -157,7 +161,8 @@ class Dealt(ms.Source):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_source_knows_worker_and_number_of_workers(workers: int) -> None:
-    out, flow = ms.testing.collect(), ms.Flow("dealt")
+    out = ms.testing.collect()
+    flow = ms.Flow("dealt")
     flow.source("in", Dealt()).sink("out", out)
     ms.run(flow, workers=workers)
     assert sorted(out) == [(f"of {worker}", worker, workers) for worker in range(workers)]
@@ -191,7 +196,8 @@ class Pages(ms.Source):
 def test_a_position_is_any_value_that_can_be_pickled(tmp_path: Path) -> None:
     tokens: list[Any] = []
     out = ms.testing.collect()
-    source, flow = Pages(tokens, 3), ms.Flow("pages")
+    source = Pages(tokens, 3)
+    flow = ms.Flow("pages")
     flow.source("in", source).sink("out", out)
     ms.run(flow, state=tmp_path)
     source.pages = 5
@@ -207,7 +213,8 @@ def test_a_position_that_cannot_be_pickled_or_fails_names_the_source(tmp_path: P
         def position(self) -> Any:
             return self.bad()
 
-    source, flow = Bad([], 3), ms.Flow("pages")
+    source = Bad([], 3)
+    flow = ms.Flow("pages")
     flow.source("in", source).sink("out", ms.testing.collect())
     source.bad = lambda: threading.Lock()
     with pytest.raises(ms.StepError, match='step "in".*pickle'):
@@ -227,7 +234,8 @@ def test_a_durable_source_resumes_from_a_position_of_any_type(tmp_path: Path) ->
     tokens: list[Any] = []
     out = ms.testing.collect()
     source = Pages(tokens, 3)
-    plain, durable = ms.Flow("pages"), ms.Flow("pages")
+    plain = ms.Flow("pages")
+    durable = ms.Flow("pages")
     plain.source("in", source).sink("out", out)
     durable.source("in", source.durable()).sink("out", out)
     # It becomes durable, and resumes from the position that was committed before.
@@ -252,7 +260,8 @@ class Notified(Pages):
 
 
 def test_a_source_is_notified_of_commits(tmp_path: Path) -> None:
-    source, flow = Notified([], 3), ms.Flow("pages")
+    source = Notified([], 3)
+    flow = ms.Flow("pages")
     flow.source("in", source).sink("out", ms.testing.discard())
     ms.run(flow, state=tmp_path)
     assert source.commits[-1] == {"0": source.position()}
@@ -281,7 +290,8 @@ class Lists(Pages):
 
 def sizes(source: Any, path: Path | None = None, batch_size: int | None = None) -> list[int]:
     """The sizes of the batches that the first step sees."""
-    out, flow = ms.testing.collect(), ms.Flow("sizes")
+    out = ms.testing.collect()
+    flow = ms.Flow("sizes")
     stream: Any = flow.source("in", source, batch_size=batch_size)
     stream.map_batch(lambda batch: [list(batch)]).sink("out", out)
     ms.run(flow, state=path)
@@ -328,7 +338,8 @@ class Refilled(ms.Source):
     """Fills one list again for each batch, and returns that list."""
 
     def open(self, partition: str, position: Any) -> Refilled:
-        self.next, self.buffer = 0, []
+        self.next = 0
+        self.buffer = []
         return self
 
     def next_batch(self) -> list[int] | None:
@@ -347,7 +358,8 @@ class Refilled(ms.Source):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_list_that_its_source_fills_again_is_copied(workers: int) -> None:
     """The engine gathers batches before a step of keys: each must keep the items it came with."""
-    flow, out = ms.Flow("refilled"), ms.testing.collect()
+    flow = ms.Flow("refilled")
+    out = ms.testing.collect()
     keyed = flow.source("in", Refilled()).key_by(lambda n: n % 7)
     keyed.stateful_map("same", lambda state, n: (1, n)).values().sink("out", out)
     ms.run(flow, workers=workers)
@@ -368,7 +380,8 @@ def test_the_writer_of_a_sink_may_keep_and_change_its_list() -> None:
 
         def close(self) -> None: ...
 
-    flow, out = ms.Flow("emptied"), ms.testing.collect()
+    flow = ms.Flow("emptied")
+    out = ms.testing.collect()
     items = flow.source("in", ms.testing.items(range(100), 10))
     items.sink("emptied", Emptied())
     items.sink("out", out)
@@ -397,7 +410,8 @@ class Single:
     """The name of a partition as its only item."""
 
     def __init__(self, name: str, at: int) -> None:
-        self.name, self.at = name, at
+        self.name = name
+        self.at = at
 
     def next_batch(self) -> list[str] | None:
         if self.at:
@@ -414,12 +428,15 @@ class Single:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_each_worker_lists_thousands_of_partitions_once(tmp_path: Path, workers: int) -> None:
-    source, flow, out = Many(3000), ms.Flow("many"), ms.testing.collect()
+    source = Many(3000)
+    flow = ms.Flow("many")
+    out = ms.testing.collect()
     names = sorted(source.names)
     timed = flow.source("in", source).event_time(lambda name: int(name.split()[1]), lateness=10_000)
     timed.key_by(str).count(name="count").sink("out", out)
     for position in (None, 1):
-        source.listed, source.opened = 0, []
+        source.listed = 0
+        source.opened = []
         ms.run(flow, workers, state=tmp_path, sync=False)
         assert source.listed == workers
         assert sorted(source.opened) == [(name, position) for name in names]

@@ -45,7 +45,8 @@ STATES: dict[str, Any] = {
 def test_a_state_that_is_returned_does_not_change_in_the_output(verb: str, on_error: str) -> None:
     seen = []
     for batch in (1, 2, 10):
-        flow, out = ms.Flow("states"), testing.collect()
+        flow = ms.Flow("states")
+        out = testing.collect()
         keyed = flow.source("in", testing.items(WORDS, batch)).key_by(lambda word: "all")
         STATES[verb](keyed, on_error).values().sink("out", out)
         ms.run(flow)
@@ -55,7 +56,9 @@ def test_a_state_that_is_returned_does_not_change_in_the_output(verb: str, on_er
 
 
 def test_the_first_value_of_reduce_keeps_its_content_for_other_readers() -> None:
-    flow, sums, items = ms.Flow("readers"), testing.collect(), testing.collect()
+    flow = ms.Flow("readers")
+    sums = testing.collect()
+    items = testing.collect()
     lists = flow.source("in", testing.items([1, 2, 3])).map(lambda n: [n])
     lists.key_by(lambda _: 0).reduce("sum", lambda a, b: a.extend(b) or a).values().sink("sums", sums)
     lists.sink("items", items)
@@ -92,7 +95,8 @@ def test_an_accumulator_belongs_to_one_window(window: Any, options: dict[str, An
     ]
     results = []
     for aggregate in aggregates:
-        flow, out = ms.Flow("windows"), testing.collect()
+        flow = ms.Flow("windows")
+        out = testing.collect()
         timed = flow.source("in", testing.items([0, 1, 2, 3, 4, 5, 9, 10, 11])).event_time(float)
         keyed = timed.key_by(lambda _: "k").map(lambda time: Counter({"x": 1, f"at {time}": 1}))
         windows = keyed.window("windows", window, **options)
@@ -112,7 +116,9 @@ def number(total: int, text: str) -> int:
     [ms.windows.tumbling(10), ms.windows.sliding(10, every=5), ms.windows.session(2), ms.windows.count(1)],
 )
 def test_a_window_whose_only_value_was_refused_is_not_emitted(window: Any, ordered: bool) -> None:
-    flow, out, bad = ms.Flow("nothing"), testing.collect(), testing.collect()
+    flow = ms.Flow("nothing")
+    out = testing.collect()
+    bad = testing.collect()
     timed = flow.source("in", testing.items([(1, "5"), (11, "x"), (25, "7")])).event_time(
         lambda item: item[0]
     )
@@ -126,7 +132,9 @@ def test_a_window_whose_only_value_was_refused_is_not_emitted(window: Any, order
 
 @pytest.mark.parametrize("early", [None, 1])
 def test_a_value_that_fails_in_order_does_not_fail_its_window(early: int | None) -> None:
-    flow, out, bad = ms.Flow("order"), testing.collect(), testing.collect()
+    flow = ms.Flow("order")
+    out = testing.collect()
+    bad = testing.collect()
     items = [(3, "3"), (1, "x"), (2, "2"), (5, "y"), (12, "4")]
     timed = flow.source("in", testing.items(items)).event_time(lambda item: item[0], lateness=5)
     texts = timed.key_by(lambda _: "k").map(lambda item: item[1])
@@ -139,7 +147,8 @@ def test_a_value_that_fails_in_order_does_not_fail_its_window(early: int | None)
 
 
 def test_a_value_that_fails_in_order_is_named_by_the_error() -> None:
-    flow, out = ms.Flow("order"), testing.collect()
+    flow = ms.Flow("order")
+    out = testing.collect()
     timed = flow.source("in", testing.items([1, 2])).event_time(float)
     windows = timed.key_by(lambda _: "k").window("w", ms.windows.tumbling(10), ordered=True)
     windows.fold(int, lambda total, n: total + 1 // (n - 2)).sink("out", out)

@@ -49,7 +49,8 @@ def keep(state: None, item: Any) -> tuple[None, Any]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_item_crosses_an_exchange_unchanged(packets: str, workers: int) -> None:
-    flow, out = ms.Flow("items"), ms.testing.collect()
+    flow = ms.Flow("items")
+    out = ms.testing.collect()
     numbered = flow.source("in", ms.testing.items(list(enumerate(ITEMS))))
     numbered.key_by(lambda item: item[0]).stateful_map("keep", keep).sink("out", out)
     ms.run(flow, workers=workers)
@@ -58,7 +59,8 @@ def test_every_item_crosses_an_exchange_unchanged(packets: str, workers: int) ->
 
 def test_items_are_copied_only_as_bytes(packets: str) -> None:
     item = ["one object"]
-    flow, out = ms.Flow("identity"), ms.testing.collect()
+    flow = ms.Flow("identity")
+    out = ms.testing.collect()
     flow.source("in", ms.testing.items([item])).key_by(len).stateful_map("keep", keep).sink("out", out)
     ms.run(flow)
     [(_, received)] = out
@@ -75,7 +77,8 @@ def test_items_are_copied_only_as_bytes(packets: str) -> None:
 def test_an_item_that_cannot_be_sent_names_step_and_key(
     packets: str, bad: Callable[[], Any], says: str
 ) -> None:
-    flow, out = ms.Flow("bad"), ms.testing.collect()
+    flow = ms.Flow("bad")
+    out = ms.testing.collect()
     texts = flow.source("in", ms.testing.items(["a", "b"]))
     made = texts.map(lambda text: (text, bad() if text == "b" else 1))
     kept = made.key_by(lambda item: item[0]).stateful_map("keep", keep)

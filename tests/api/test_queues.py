@@ -174,7 +174,8 @@ def test_a_damaged_queue_is_kept_closed(tmp_path: Path) -> None:
 
 
 def test_other_threads_run_while_one_waits(queues: ms.Queues) -> None:
-    ticks, stop = [0], threading.Event()
+    ticks = [0]
+    stop = threading.Event()
 
     def tick() -> None:
         while not stop.is_set():

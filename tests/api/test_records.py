@@ -32,9 +32,11 @@ def value_of(code: str, length: int, chance: random.Random) -> object:
 @pytest.mark.parametrize("seed", range(200))
 def test_any_format_reads_as_struct_does(seed: int) -> None:
     chance = random.Random(seed)
-    parts, values = [], []
+    parts = []
+    values = []
     for _ in range(chance.randint(1, 12)):
-        code, count = chance.choice("xcbB?hHiIlLqQefds"), chance.choice([None, 0, 1, 3])
+        code = chance.choice("xcbB?hHiIlLqQefds")
+        count = chance.choice([None, 0, 1, 3])
         parts.append(("" if count is None else str(count)) + code + chance.choice(["", " "]))
         times = 1 if count is None else count
         if code == "s":

@@ -96,7 +96,8 @@ def test_with_other_numbers_of_workers(tmp_path: Any) -> None:
 
 
 def test_state_that_cannot_be_saved_names_step_and_key(tmp_path: Any) -> None:
-    flow, out = ms.Flow("bad"), ms.testing.collect()
+    flow = ms.Flow("bad")
+    out = ms.testing.collect()
     keyed = flow.source("in", ms.testing.items(["a", "b"])).key_by(str)
     keyed.stateful("locks", lambda state, item: None, state=lambda: (i for i in ())).sink("out", out)
     with pytest.raises(ms.StepError, match="cannot pickle 'generator' object") as raised:
@@ -133,12 +134,15 @@ def epochs_of(state: Path) -> list[list[bytes]]:
 
 
 # Kinds of records: changes, a commit, and complete states.
-CHANGED, COMMIT, WHOLE = 1, 4, 5
+CHANGED = 1
+COMMIT = 4
+WHOLE = 5
 
 
 def run_census(state: Path, batches: list[Any]) -> None:
     """Counts the items of each key; each batch is an epoch."""
-    flow, out = ms.Flow("census"), ms.testing.collect()
+    flow = ms.Flow("census")
+    out = ms.testing.collect()
     source = ms.testing.items([item for batch in batches for item in batch], batch_size=1_000)
     flow.source("in", source).key_by(str).stateful("seen", see, state=Seen).sink("out", out)
     ms.run(flow, state=state, epoch=0)
@@ -175,7 +179,8 @@ def test_new_keys_are_saved_once(tmp_path: Path, first: int) -> None:
 
 
 def test_states_are_right_after_epochs_that_saved_all_or_some(tmp_path: Any) -> None:
-    few, many = [3, 5, 8], range(300)
+    few = [3, 5, 8]
+    many = range(300)
     numbers = [key for turn in range(40) for key in (many if turn // 10 % 2 == 0 else few)]
 
     def build(out: list[Any]) -> ms.Flow:

@@ -26,7 +26,9 @@ class Event:
 
 def events(seed: int) -> list[Event]:
     """Out of order, some of them late, with leaps in time."""
-    chance, now, out = random.Random(seed), 0, []
+    chance = random.Random(seed)
+    now = 0
+    out = []
     for number in range(250):
         now += chance.randrange(4) + (90 if chance.randrange(40) == 0 else 0)
         out.append(Event(f"k{chance.randrange(8)}", now - chance.randrange(20), number))

@@ -40,7 +40,8 @@ class Open(Same):
 
 class Slots:
     __slots__ = ("first", "second")
-    __eq__, __hash__ = Same.__eq__, Same.__hash__
+    __eq__ = Same.__eq__
+    __hash__ = Same.__hash__
 
     def __init__(self, **attributes: Any) -> None:
         for name, value in attributes.items():
@@ -94,7 +95,8 @@ class Halved(Same):
     """Defines its own saved form."""
 
     def __init__(self, kept: int) -> None:
-        self.kept, self.lost = kept, 0
+        self.kept = kept
+        self.lost = 0
 
     def __getstate__(self) -> dict[str, int]:
         return {"kept": self.kept}
@@ -178,7 +180,8 @@ STATES = [
 
 
 def saved(states: list[Any], folder: Path) -> ms.Flow:
-    flow, made = ms.Flow("objects"), iter(states)
+    flow = ms.Flow("objects")
+    made = iter(states)
     keyed = flow.source("in", ms.testing.items(range(len(states)))).key_by(lambda number: number)
     keyed.stateful_map("keep", lambda state, item: (state, item), state=lambda: next(made)).sink("out", [])
     ms.run(flow, state=folder, sync=False)

@@ -47,7 +47,8 @@ def value(chance: random.Random, depth: int = 0) -> Any:
 
 class Letters:
     def __init__(self, letters: str, position: Any, kept: Any) -> None:
-        self.letters, self.kept = letters, kept
+        self.letters = letters
+        self.kept = kept
         self.at = 0 if position is None else position[0]
 
     def next_batch(self) -> list[str] | None:
@@ -63,7 +64,9 @@ class Letters:
 
 class Source(ms.Source[str]):
     def __init__(self, partition: str, letters: str, kept: Any) -> None:
-        self.partition, self.letters, self.kept = partition, letters, kept
+        self.partition = partition
+        self.letters = letters
+        self.kept = kept
         self.opened: list[tuple[str, Any]] = []
 
     def partitions(self) -> list[str]:
@@ -78,7 +81,8 @@ def run(
     state: Path, letters: str, kept: Any, partition: str = "p"
 ) -> tuple[list[tuple[str, Any]], list[Any]]:
     """Runs a flow whose position and state have `kept` in them; returns what they were at its start."""
-    source, seen = Source(partition, letters, kept), list[Any]()
+    source = Source(partition, letters, kept)
+    seen = list[Any]()
 
     def step(before: Any, letter: str) -> tuple[Any, str]:
         seen.append(before)

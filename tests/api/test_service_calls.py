@@ -46,7 +46,8 @@ class Position:
 
 class Desk(Orders):
     def __init__(self, replies: Replies) -> None:
-        self.replies, self.total = replies, 0
+        self.replies = replies
+        self.total = 0
 
     def place(self, id: str, quantity: int = 1) -> None:
         self.total += quantity
@@ -92,7 +93,8 @@ def served(folder: Path) -> Iterator[None]:
 
 
 def test_a_call_returns_the_first_output_that_it_causes(tmp_path: Path) -> None:
-    orders, out = ms.publisher(Orders, tmp_path / "orders"), tmp_path / "replies"
+    orders = ms.publisher(Orders, tmp_path / "orders")
+    out = tmp_path / "replies"
     with served(tmp_path):
         for total in (2, 4):
             answer = ms.call(orders.place, f"A-{total}", 2, out=out, timeout=LONG)
@@ -107,7 +109,8 @@ def test_a_call_returns_the_first_output_that_it_causes(tmp_path: Path) -> None:
 
 
 def test_a_call_without_an_output_says_so(tmp_path: Path) -> None:
-    orders, out = ms.publisher(Orders, tmp_path / "orders"), tmp_path / "replies"
+    orders = ms.publisher(Orders, tmp_path / "orders")
+    out = tmp_path / "replies"
     with served(tmp_path):
         ended = threading.Event()
 
@@ -136,7 +139,8 @@ def test_what_is_no_call_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_component_that_runs_is_asked(tmp_path: Path) -> None:
-    orders, out = ms.publisher(Orders, tmp_path / "orders"), tmp_path / "replies"
+    orders = ms.publisher(Orders, tmp_path / "orders")
+    out = tmp_path / "replies"
     with pytest.raises(ServiceError, match="replies: position: no service with queries runs on this output"):
         ms.ask(out, "position")
     with served(tmp_path):

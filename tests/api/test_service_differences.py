@@ -28,7 +28,8 @@ class OnePercent(Orders):
     percent = 1
 
     def __init__(self, fees: Fees) -> None:
-        self.fees, self.paid = fees, 0
+        self.fees = fees
+        self.paid = 0
 
     def order(self, cents: int) -> None:
         self.paid += cents * self.percent // 100

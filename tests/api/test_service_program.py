@@ -246,7 +246,8 @@ def test_services_follow_each_other_in_processes_of_their_own(orders: Path, tmp_
         "    def rejected(self, id, reason, at): self.replies.rejected(id, reason, at)\n"
         "    def canceled(self, id, exposure): self.replies.canceled(id, exposure)\n"
     )
-    replies, audit = tmp_path / "replies", tmp_path / "audit"
+    replies = tmp_path / "replies"
+    audit = tmp_path / "audit"
     chain = [
         [
             f"{tmp_path / 'audit.py'}:Audit",

@@ -111,7 +111,8 @@ def test_a_replay_gives_the_outputs_of_production(folder: Path) -> None:
     seed = int(os.environ.get("MILLSTREAM_SEED", random.randrange(1 << 32)))
     print(f"MILLSTREAM_SEED={seed}")
     dice = random.Random(seed)
-    orders, limits = ms.publisher(meter.Orders, "orders"), ms.publisher(meter.Limits, "limits")
+    orders = ms.publisher(meter.Orders, "orders")
+    limits = ms.publisher(meter.Limits, "limits")
     orders.place("first")
     limits.limit(0)
     inputs = ["--in", "orders", "--in", "limits"]

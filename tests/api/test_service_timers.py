@@ -38,7 +38,9 @@ class Replies(Protocol):
 
 class Desk(Orders):
     def __init__(self, replies: Replies, timers: Timers, clock: Clock) -> None:
-        self.replies, self.timers, self.clock = replies, timers, clock
+        self.replies = replies
+        self.timers = timers
+        self.clock = clock
 
     def place(self, id: str, seconds: float) -> None:
         self.timers.start(self.expire, id, seconds)
@@ -114,7 +116,8 @@ def test_lengths_and_methods_are_checked() -> None:
 
 @pytest.mark.parametrize("rebuild", ["inputs", "snapshot"])
 def test_one_off_timers_are_known_after_a_restart(tmp_path: Path, rebuild: str) -> None:
-    orders, replies = tmp_path / "orders", tmp_path / "replies"
+    orders = tmp_path / "orders"
+    replies = tmp_path / "replies"
     desk = publisher(Orders, orders)
     desk.place("A", 3600)
     desk.place("B", 0.001)

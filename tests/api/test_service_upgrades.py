@@ -225,7 +225,8 @@ def test_a_recorded_service_of_several_inputs_resumes_under_another_path(tmp_pat
 
 
 def test_timers_come_and_go(tmp_path: Path) -> None:
-    source, out = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
+    out = tmp_path / "out"
     book(source, 1, 2, 3)
     drain(desk.Ledger, source, out)
     run_for("Timed", [source], out)  # the first timers
@@ -261,7 +262,8 @@ def test_timers_come_and_go(tmp_path: Path) -> None:
 def test_ticks_missing_from_a_snapshot_are_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
+    out = tmp_path / "out"
     book(source, 1, 2, 3)
     drain(desk.Ledger, source, out, rebuild="snapshot")
     run_for("Timed", [source], out, "--rebuild", "snapshot")  # and no snapshot before it is killed
@@ -292,7 +294,8 @@ def test_a_timer_is_renamed(tmp_path: Path) -> None:
         def book(self, account: str, amount: int) -> None:
             self.balances.beaten(self.beats, self.tocks, self.entries)
 
-    source, out = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
+    out = tmp_path / "out"
     book(source)
     run_for("Timed", [source], out)
     last = ticks_of(out)[-1]
@@ -310,7 +313,9 @@ def test_a_timer_is_renamed(tmp_path: Path) -> None:
 
 
 def test_inputs_come_and_go(tmp_path: Path) -> None:
-    one, two, out = tmp_path / "one", tmp_path / "two", tmp_path / "out"
+    one = tmp_path / "one"
+    two = tmp_path / "two"
+    out = tmp_path / "out"
     book(one, 1, 2)
     drain(desk.Ledger, one, out)
     book(two, 10, 20)
@@ -337,7 +342,9 @@ def test_inputs_come_and_go(tmp_path: Path) -> None:
 
 
 def test_an_input_whose_effects_may_be_missing_is_not_taken_away(tmp_path: Path) -> None:
-    one, two, out = tmp_path / "one", tmp_path / "two", tmp_path / "out"
+    one = tmp_path / "one"
+    two = tmp_path / "two"
+    out = tmp_path / "out"
     book(one)
     book(two, 10)
     drain(desk.Ledger, [one, two], out)
@@ -377,7 +384,8 @@ def fill(path: Path, count: int) -> None:
 
 @pytest.mark.parametrize("rebuild", ["inputs", "nothing", "snapshot"])
 def test_a_cursor_keeps_what_a_start_needs(tmp_path: Path, rebuild: str) -> None:
-    source, out = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
+    out = tmp_path / "out"
     fill(source, 20_000)
     more = {"snapshot_every": 6_000} if rebuild == "snapshot" else {}
     for _ in range(3):
@@ -396,7 +404,8 @@ def test_a_cursor_keeps_what_a_start_needs(tmp_path: Path, rebuild: str) -> None
 
 
 def test_pruned_inputs_are_missed_also_by_a_service_without_outputs(tmp_path: Path) -> None:
-    source, out = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
+    out = tmp_path / "out"
     fill(source, 20_000)
     drain(Quiet, source, out)
     with ms.Journal(source) as journal:
@@ -416,7 +425,8 @@ def test_pruned_inputs_are_missed_also_by_a_service_without_outputs(tmp_path: Pa
 
 
 def test_records_that_were_never_taken_are_missed(tmp_path: Path) -> None:
-    source, out = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
+    out = tmp_path / "out"
     fill(source, 10)
     drain(Quiet, source, out, rebuild="nothing")
     fill(source, 20_000)
@@ -427,7 +437,8 @@ def test_records_that_were_never_taken_are_missed(tmp_path: Path) -> None:
 
 
 def test_a_cursor_shows_the_lag_of_a_service(tmp_path: Path) -> None:
-    source, out = tmp_path / "in", tmp_path / "out"
+    source = tmp_path / "in"
+    out = tmp_path / "out"
     fill(source, 100)
     drain(Quiet, source, out, rebuild="nothing")
     book(source, 1, 2)
@@ -445,7 +456,8 @@ def letters(path: Path) -> int:
 
 
 def test_a_dead_letter_is_written_once(tmp_path: Path) -> None:
-    source, dead = tmp_path / "in", tmp_path / "dead"
+    source = tmp_path / "in"
+    dead = tmp_path / "dead"
     book(source, 1, -13, 2, 3, -13, -13)
     for start in range(3):
         drain(desk.Ledger, source, tmp_path / "out", dead_letters=dead)
@@ -555,7 +567,8 @@ def version_of_book(folder: Path, name: str, state: str, version: int = 1, more:
 def test_a_snapshot_with_a_renamed_class_falls_back_to_the_inputs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    entries, out = tmp_path / "entries", tmp_path / "out"
+    entries = tmp_path / "entries"
+    out = tmp_path / "out"
     before = version_of_book(tmp_path, "before", "Total")
     publisher = ms.publisher(before.Entries, entries)
     for _ in range(3):
@@ -576,7 +589,8 @@ def test_a_snapshot_with_a_renamed_class_falls_back_to_the_inputs(
 
 
 def test_a_state_of_another_version_is_migrated(tmp_path: Path) -> None:
-    entries, out = tmp_path / "entries", tmp_path / "out"
+    entries = tmp_path / "entries"
+    out = tmp_path / "out"
     first = version_of_book(tmp_path, "first", "Total")
     publisher = ms.publisher(first.Entries, entries)
     publisher.book(2)
@@ -603,7 +617,8 @@ def test_a_state_of_another_version_is_migrated(tmp_path: Path) -> None:
 
 
 def test_an_input_that_was_replaced_is_an_error(tmp_path: Path) -> None:
-    entries, out = tmp_path / "entries", tmp_path / "out"
+    entries = tmp_path / "entries"
+    out = tmp_path / "out"
     book(entries, 1, 2)
     drain(desk.Ledger, entries, out)
     shutil.rmtree(entries)

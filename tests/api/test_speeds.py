@@ -13,7 +13,9 @@ import pytest
 
 def leads(build: Callable[[ms.Stream[int], ms.Stream[int]], None], count: int = 6000) -> int:
     """How many items the source of large batches is ahead of the other at most."""
-    flow, read, most = ms.Flow("leads"), {"fast": 0, "slow": 0}, 0
+    flow = ms.Flow("leads")
+    read = {"fast": 0, "slow": 0}
+    most = 0
 
     def counted(name: str) -> Callable[[int], None]:
         def count_one(item: int) -> None:
@@ -50,7 +52,8 @@ def test_sources_that_are_joined_are_read_by_time() -> None:
 
 
 def test_a_time_far_ahead_does_not_stop_its_source() -> None:
-    flow, out = ms.Flow("ahead"), ms.testing.collect()
+    flow = ms.Flow("ahead")
+    out = ms.testing.collect()
     fast = flow.source("fast", ms.testing.items([10**9, *range(2000)], batch_size=1))
     slow = flow.source("slow", ms.testing.items(range(200_000), batch_size=100))
     seen: list[int] = []
@@ -69,8 +72,10 @@ def test_a_time_far_ahead_does_not_stop_its_source() -> None:
 
 def test_when_all_partitions_are_idle_time_is_the_latest_of_them() -> None:
     clock = ms.testing.clock(0)
-    flow, out = ms.Flow("idle"), ms.testing.collect()
-    pause, advance = ms.testing.pause(0.05), ms.testing.advance(clock, 10)
+    flow = ms.Flow("idle")
+    out = ms.testing.collect()
+    pause = ms.testing.pause(0.05)
+    advance = ms.testing.advance(clock, 10)
     ahead = [1, 25, pause, advance, pause, pause, pause]
     behind = [3, pause, pause, pause, pause]
     source = flow.source("in", ms.testing.partitions(ahead, behind, batch_size=1))
@@ -97,7 +102,10 @@ class Words:
     """A partition of words; between two of them it waits until the clock has been seen."""
 
     def __init__(self, words: list[str], position: int, between: Callable[[], None]) -> None:
-        self.words, self.at, self.between, self.quiet = words, position, between, 0
+        self.words = words
+        self.at = position
+        self.between = between
+        self.quiet = 0
 
     def next_batch(self) -> list[str] | None:
         if self.at < len(self.words):
@@ -117,7 +125,8 @@ class Words:
 
 class Source(ms.Source[str]):
     def __init__(self, words: list[str], between: Callable[[], None]) -> None:
-        self.words, self.between = words, between
+        self.words = words
+        self.between = between
 
     def open(self, partition: str, position: int | None) -> Words:
         return Words(self.words, position or 0, self.between)

@@ -191,7 +191,8 @@ def test_a_copy_of_the_state_directory_is_noticed(shop: Path, tmp_path: Path) ->
     from millstream.sqlite.table import SqliteTable
 
     options = TableOptions(str(shop), "orders", None, (), None, None, 10)
-    late, other = SqliteTable(options), SqliteTable(options)
+    late = SqliteTable(options)
+    other = SqliteTable(options)
     outbox = ms.OutboxIdentity("rows", "table", "0f" * 16)
     for made in (late, other):
         made.connect(outbox)

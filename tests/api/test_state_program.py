@@ -76,7 +76,8 @@ class Slots:
     __slots__ = ("a", "b")
 
     def __init__(self, a: int, b: Any) -> None:
-        self.a, self.b = a, b
+        self.a = a
+        self.b = b
 
 
 class Orders(dict):  # type: ignore[type-arg]

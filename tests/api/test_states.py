@@ -206,7 +206,9 @@ def counted(stream: ms.KeyedStream) -> ms.Stream:
 
 
 def test_stateful_map_forgets_a_key_without_values() -> None:
-    flow, out, clock = ms.Flow("ttl"), testing.collect(), testing.clock(0)
+    flow = ms.Flow("ttl")
+    out = testing.collect()
+    clock = testing.clock(0)
     script = [1, testing.advance(clock, 4), 5, testing.advance(clock, 20), 26]
     counted(flow.source("in", testing.items(script, 1)).key_by(lambda value: "k")).sink("out", out)
     ms.run(flow, clock=clock)
@@ -214,7 +216,8 @@ def test_stateful_map_forgets_a_key_without_values() -> None:
 
 
 def test_stateful_map_forgets_a_key_in_event_time() -> None:
-    flow, out = ms.Flow("ttl"), testing.collect()
+    flow = ms.Flow("ttl")
+    out = testing.collect()
     script = [("k", 1), ("k", 5), ("other", 20), ("k", 26)]
     timed = flow.source("in", testing.items(script)).event_time(lambda item: item[1])
     counted(timed.key_by(lambda item: item[0])).sink("out", out)

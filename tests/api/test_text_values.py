@@ -16,7 +16,8 @@ ROWS = "k,v\na,1\na,2\na,10\n"
 def combined(
     source: Any, verb: str, windows: bool, values: Any = lambda row: row["v"], **options: Any
 ) -> Any:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     rows = flow.source("in", source)
     if not windows:
         keyed = rows.key_by(lambda row: "a").map(values)
@@ -52,7 +53,8 @@ def test_text_in_a_field_is_not_added(by: Any, windows: bool, tmp_path: Path) ->
     path.write_text(ROWS)
 
     def run(source: Any, on_error: Any = "fail") -> list[Any]:
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
+        out = testing.collect()
         keyed = flow.source("in", source).key_by("k")
         if windows:
             made: Any = keyed.window("w", ms.windows.count(3), on_error=on_error).sum(by)
@@ -88,7 +90,8 @@ WINDOWS = {
 
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_a_window_in_which_all_values_failed_has_no_result(kind: str) -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     items = [(1, "1"), (2, "2"), (21, 5), (22, "3"), (23, 6), (41, "4")]
     timed = flow.source("in", testing.items(items)).event_time(lambda item: item[0])
     windows = (

@@ -15,7 +15,9 @@ Event = tuple[str, float, int]
 
 
 def events(seed: int) -> list[Event]:
-    chance, now, made = random.Random(seed), 0, []
+    chance = random.Random(seed)
+    now = 0
+    made = []
     for number in range(800):
         now += chance.randrange(4) + (300 if chance.randrange(100) == 0 else 0)
         made.append((f"k{chance.randrange(20)}", float(now - chance.randrange(20)), number))
@@ -92,7 +94,8 @@ def by_key(out: list[tuple[str, Any]]) -> dict[str, list[Any]]:
 def test_items_and_timers_of_a_key_come_as_if_one_by_one(batch: int, workers: int) -> None:
     for seed in range(3):
         given = events(seed)
-        flow, out = ms.Flow("timers"), testing.collect()
+        flow = ms.Flow("timers")
+        out = testing.collect()
         (
             flow.source("in", testing.items(given, batch))
             .event_time(lambda event: event[1], lateness=LATENESS)
@@ -129,7 +132,8 @@ VERBS = {
 def test_times_stay_with_their_items(verb: str, on_error: str, workers: int) -> None:
     """Items keep their times through any verb, with keys or without."""
     for keyed_first in (False, True):
-        flow, out = ms.Flow(verb), testing.collect()
+        flow = ms.Flow(verb)
+        out = testing.collect()
         timed = flow.source("in", testing.items(range(100), 7)).event_time(lambda n: n + 1000, lateness=100)
         if keyed_first:
             keyed = VERBS[verb](timed.key_by(lambda n: n % 5), on_error)
@@ -154,7 +158,8 @@ def test_what_can_be_a_time() -> None:
         (datetime(2024, 1, 2, 3, 4, 5, 678901, utc), 1704164645.678901),
     ]
     for given, expected in cases:
-        flow, out = ms.Flow("times"), testing.collect()
+        flow = ms.Flow("times")
+        out = testing.collect()
         timed = flow.source("in", testing.items([given])).event_time(lambda time: time)
         timed.key_by(lambda _: 0).stateful("times", Times).values().sink("out", out)
         ms.run(flow)
@@ -175,7 +180,8 @@ BAD_TIMES = {
 
 @pytest.mark.parametrize("bad", BAD_TIMES)
 def test_what_is_no_time(bad: Any) -> None:
-    flow, out = ms.Flow("times"), testing.collect()
+    flow = ms.Flow("times")
+    out = testing.collect()
     timed = flow.source("in", testing.items([1, bad, 2])).event_time(lambda time: time, name="when")
     timed.sink("out", out)
     with pytest.raises(ms.StepError, match="when") as raised:
@@ -183,7 +189,9 @@ def test_what_is_no_time(bad: Any) -> None:
     cause = raised.value.__cause__
     assert f"{type(cause).__name__}: {cause}" == BAD_TIMES[bad]
 
-    flow, out, bad_ones = ms.Flow("times"), testing.collect(), testing.collect()
+    flow = ms.Flow("times")
+    out = testing.collect()
+    bad_ones = testing.collect()
     source = flow.source("in", testing.items([1, bad, None, 2]))
     dead = ms.dead_letter(bad_ones)
     timed = source.event_time(lambda time: time if time is not None else 1 / 0, on_error=dead)
@@ -194,7 +202,8 @@ def test_what_is_no_time(bad: Any) -> None:
 
 
 def test_a_key_that_is_none_keeps_times_in_step() -> None:
-    flow, out = ms.Flow("keys"), testing.collect()
+    flow = ms.Flow("keys")
+    out = testing.collect()
     timed = flow.source("in", testing.items(range(12))).event_time(lambda n: n)
 
     def key(n: int) -> Any:
@@ -227,7 +236,8 @@ def count(state: Lives, value: object) -> int:
 @pytest.mark.parametrize("function", [False, True])
 def test_a_key_lives_so_long(function: bool) -> None:
     items = [("a", 0), ("a", 9), ("a", 20), ("b", 29), ("a", 21), ("b", 33), ("a", 30), ("a", 31)]
-    flow, out = ms.Flow("ttl"), testing.collect()
+    flow = ms.Flow("ttl")
+    out = testing.collect()
     keyed = flow.source("in", testing.items(items)).event_time(lambda i: i[1]).key_by(lambda i: i[0])
     ttl = timedelta(seconds=10)
     if function:
@@ -249,7 +259,8 @@ def test_a_key_lives_so_long_in_processing_time() -> None:
         testing.advance(clock, 11),
         "a",
     ]
-    flow, out = ms.Flow("ttl"), testing.collect()
+    flow = ms.Flow("ttl")
+    out = testing.collect()
     flow.source("in", testing.items(script)).key_by(str).stateful("lives", Lives, ttl=10).sink("out", out)
     ms.run(flow, clock=clock)
     assert out == [("a", 1), ("a", 2), ("a", 3), ("a", 1)]
@@ -268,9 +279,11 @@ class Reminder:
 
 def test_timers_in_processing_time() -> None:
     clock = testing.clock(1000)
-    back, on = testing.advance(clock, 0.001), testing.advance(clock, 59)
+    back = testing.advance(clock, 0.001)
+    on = testing.advance(clock, 59)
     script = ["a", on, "b", on, "c", on, back]
-    flow, out = ms.Flow("reminder"), testing.collect()
+    flow = ms.Flow("reminder")
+    out = testing.collect()
     flow.source("in", testing.items(script)).key_by(str).stateful("reminder", Reminder).sink("out", out)
     ms.run(flow, clock=clock)
     assert out == [("a", (1060.0, "processing")), ("b", (1119.0, "processing"))]
@@ -301,7 +314,8 @@ def test_a_clock_that_steps_back_changes_nothing() -> None:
         def position(self) -> int:
             return 0
 
-    flow, out = ms.Flow("back"), testing.collect()
+    flow = ms.Flow("back")
+    out = testing.collect()
     flow.source("in", Back()).key_by(str).stateful("reminder", Reminder).sink("out", out)
     ms.run(flow, clock=clock)
     assert sorted(out) == [(key, (100_060.0, "processing")) for key in "abc"]
@@ -345,7 +359,8 @@ def test_mistakes_are_errors_with_a_remedy() -> None:
     ],
 )
 def test_a_timer_that_would_fire_for_ever(logic: type, timed: bool, message: str | None) -> None:
-    flow, out = ms.Flow("for ever"), testing.collect()
+    flow = ms.Flow("for ever")
+    out = testing.collect()
     stream = flow.source("in", testing.items(range(10)))
     if timed:
         stream = stream.event_time(lambda n: n)
@@ -365,7 +380,8 @@ def test_errors_of_logic_name_step_and_key() -> None:
             return [1 / (at % 4)]
 
     def make(on_error: Any) -> tuple[ms.Flow, Any]:
-        flow, out = ms.Flow("fails"), testing.collect()
+        flow = ms.Flow("fails")
+        out = testing.collect()
         timed = flow.source("in", testing.items(range(1, 20))).event_time(lambda n: n)
         timed.key_by(lambda n: "k").stateful("fails", Fails, on_error=on_error).sink("out", out)
         return flow, out
@@ -376,7 +392,8 @@ def test_errors_of_logic_name_step_and_key() -> None:
     bad = testing.collect()
     flow, out = make(ms.dead_letter(bad))
     ms.run(flow)
-    items, timers = [n for n in range(1, 20) if n % 5], [at for at in range(2, 20) if at % 4]
+    items = [n for n in range(1, 20) if n % 5]
+    timers = [at for at in range(2, 20) if at % 4]
     assert len(out) == len(items) + len(timers)
     assert sum(letter.item is None for letter in bad) == len([at for at in range(2, 20) if at % 4 == 0])
     assert [letter.item for letter in bad if letter.item is not None] == [5, 10, 15]
@@ -402,7 +419,8 @@ def test_a_key_expires_before_its_own_next_item(batch: int) -> None:
         lambda keyed: keyed.stateful_map("lives", lambda n, time: ((n or 0) + 1,) * 2, ttl=10),
     ]
     for step in steps:
-        flow, out = ms.Flow("alone"), testing.collect()
+        flow = ms.Flow("alone")
+        out = testing.collect()
         times = flow.source("in", testing.items([0, 5, 100, 105, 300], batch)).event_time(float)
         step(times.key_by(lambda time: "ann")).values().sink("out", out)
         ms.run(flow)
@@ -426,7 +444,8 @@ def test_a_timer_fires_before_the_item_that_is_later(batch: int) -> None:
             return [(at, self.clicks)]
 
     for lateness, ended in [(0, [(50, 2), (131, 1)]), (60, [(131, 3)]), (200, [])]:
-        flow, out = ms.Flow("session"), testing.collect()
+        flow = ms.Flow("session")
+        out = testing.collect()
         clicks = flow.source("in", testing.items([0, 20, 101, 300], batch))
         times = clicks.event_time(float, lateness=lateness)
         times.key_by(lambda _: "ann").stateful("session", Session).values().sink("out", out)

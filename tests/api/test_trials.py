@@ -50,7 +50,8 @@ def test_what_is_not_in_the_flow_is_reported() -> None:
 
 
 def test_the_flow_runs_on_the_thread_that_calls_where_a_tracer_sees_it() -> None:
-    threads, lines = [], []
+    threads = []
+    lines = []
 
     def step(word: str) -> str:
         threads.append(threading.current_thread())
@@ -83,7 +84,8 @@ class Longest:
     """The longest value so far, and how many there were."""
 
     def __init__(self) -> None:
-        self.word, self.seen = "", 0
+        self.word = ""
+        self.seen = 0
 
     def on_item(self, key: str, word: str) -> list[Any]:
         self.seen += 1
@@ -150,7 +152,8 @@ class Lazy(Longest):
         return [word]
 
     def restore(self, saved: Any) -> None:
-        self.word, self.seen = saved[0], 0
+        self.word = saved[0]
+        self.seen = 0
 
 
 def test_state_that_differs_is_found_where_no_output_does() -> None:

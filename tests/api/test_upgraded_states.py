@@ -42,7 +42,8 @@ def totals(stream: ms.KeyedStream, module: ModuleType, timed: bool, **options: A
 
 def run(module: ModuleType, state: Path, values: list[int], timed: bool = False, **options: Any) -> list[Any]:
     """Resumes after the values of the previous run, and is stopped before the end of its input."""
-    flow, out = ms.Flow("upgraded"), testing.collect()
+    flow = ms.Flow("upgraded")
+    out = testing.collect()
     # The items after the values give the commits time to cover the values.
     script = testing.items([*values, *[None] * 6], 1)
     given = flow.source("in", script).filter(lambda value: value is not None)
@@ -102,7 +103,8 @@ def test_an_added_attribute_is_reported_at_the_start(
 ) -> None:
     started(module, tmp_path / "s", FIRST, timed)
     define(module, GAINED.replace("made = Stats", f"made = {factory}"))
-    flow, seen = ms.Flow("upgraded"), []
+    flow = ms.Flow("upgraded")
+    seen = []
     values = flow.source("in", testing.items([1, 2, 3, 5], 1)).key_by(lambda value: f"key {value % 2}")
     totals(values.inspect(seen.append), module, timed).values().sink("out", testing.collect())
     with pytest.raises(

@@ -73,7 +73,8 @@ def merge(state: Any, later: Any) -> Any:
 def flow_of(
     module: ModuleType, values: list[int], window: Any, verb: str, options: Any, upgrade: Any
 ) -> tuple[ms.Flow, list[str]]:
-    flow, out = ms.Flow("upgraded"), testing.collect()
+    flow = ms.Flow("upgraded")
+    out = testing.collect()
     times = flow.source("in", testing.items(values, 1)).event_time(lambda value: float(value))
     keyed = times.key_by(lambda value: "k")
     if verb == "reduce" or options.get("ordered"):

@@ -26,7 +26,8 @@ def test_verbs_without_keys() -> None:
         "items": (lambda s: s.key_by(str).items(), [(str(n), n) for n in NUMBERS]),
     }
     for name, (build, expected) in cases.items():
-        flow, out = ms.Flow(name), testing.collect()
+        flow = ms.Flow(name)
+        out = testing.collect()
         build(flow.source("in", testing.items(NUMBERS))).sink("out", out)
         ms.run(flow)
         assert out == expected, name
@@ -44,7 +45,8 @@ def test_verbs_on_values_keep_the_key(workers: int) -> None:
         "inspect": (lambda s: s.inspect(lambda n: None), lambda n: [n]),
     }
     for name, (build, expected) in cases.items():
-        flow, out = ms.Flow(name), testing.collect()
+        flow = ms.Flow(name)
+        out = testing.collect()
         build(flow.source("in", testing.items(NUMBERS)).key_by(lambda n: n % 7)).sink("out", out)
         ms.run(flow, workers=workers)
         assert sorted(out) == sorted((n % 7, made) for n in NUMBERS for made in expected(n)), name
@@ -52,7 +54,8 @@ def test_verbs_on_values_keep_the_key(workers: int) -> None:
 
 @WORKERS
 def test_branch_and_merge(workers: int) -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     even, odd = flow.source("in", testing.items(NUMBERS)).branch(lambda n: n % 2 == 0)
     even.map(lambda n: ("even", n)).merge(odd.redistribute().map(lambda n: ("odd", n))).sink("out", out)
     ms.run(flow, workers=workers)
@@ -61,7 +64,9 @@ def test_branch_and_merge(workers: int) -> None:
 
 @WORKERS
 def test_keyed_branch(workers: int) -> None:
-    flow, out, rest = ms.Flow("f"), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    rest = testing.collect()
     yes, no = flow.source("in", testing.items(NUMBERS)).key_by(lambda n: n % 5).branch(lambda n: n < 20)
     yes.count().sink("out", out)
     no.sink("rest", rest)
@@ -86,7 +91,8 @@ def test_aggregates(workers: int, emit: str) -> None:
         "reduce": (lambda s: s.reduce("r", lambda a, b: a * 10 + b, emit=emit), None),
     }
     for name, (build, judge) in cases.items():
-        flow, out = ms.Flow(name), testing.collect()
+        flow = ms.Flow(name)
+        out = testing.collect()
         build(flow.source("in", testing.items(numbers)).key_by(lambda n: n % 3)).sink("out", out)
         ms.run(flow, workers=workers)
         for key, values in groups.items():
@@ -108,7 +114,8 @@ def test_logic_with_an_end(workers: int) -> None:
         def on_end(self, key: int) -> list[tuple[int, int]]:
             return [(len(self.seen), self.seen[-1])]
 
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", testing.items(NUMBERS)).key_by(lambda n: n % 4).stateful("last", Last).sink("out", out)
     ms.run(flow, workers=workers)
     assert sorted(out) == [(key, (50, 196 + key)) for key in range(4)]
@@ -121,7 +128,8 @@ def test_sequence_window(workers: int, batch_size: int, topology: str) -> None:
     """Each key counts 1, 2, ...: a window of the last four shows loss, doubles, disorder and mixed keys."""
     keys = ["a", "b", "c", "d", "e"]
     script = [(key, n) for n in range(1, 101) for key in keys]
-    flow, out = ms.Flow("window"), testing.collect()
+    flow = ms.Flow("window")
+    out = testing.collect()
     if topology == "merged":
         parts = [[item for item in script if item[0] in "ab"], [item for item in script if item[0] in "cde"]]
         streams = [
@@ -149,14 +157,17 @@ def test_sequence_window(workers: int, batch_size: int, topology: str) -> None:
 
 @WORKERS
 def test_partitions_are_all_read(workers: int) -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", testing.partitions([1, 2], [3], [], [4, testing.pause(0.01), 5])).sink("out", out)
     ms.run(flow, workers=workers)
     assert Counter(out) == Counter([1, 2, 3, 4, 5])
 
 
 def test_a_stream_read_twice_does_not_share_its_lists() -> None:
-    flow, out, cleared = ms.Flow("f"), testing.collect(), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
+    cleared = testing.collect()
     stream = flow.source("in", testing.items(NUMBERS))
 
     def clear(batch: list[int]) -> list[int]:
@@ -170,7 +181,8 @@ def test_a_stream_read_twice_does_not_share_its_lists() -> None:
 
 
 def test_a_flow_runs_twice() -> None:
-    flow, out = ms.Flow("f"), testing.collect()
+    flow = ms.Flow("f")
+    out = testing.collect()
     flow.source("in", testing.items("aab")).key_by(str).count().sink("out", out)
     ms.run(flow)
     ms.run(flow)

@@ -19,7 +19,9 @@ Bounds = list[tuple[int, int]]
 
 def items(seed: int, number: int = 600) -> list[Item]:
     """Keys with delays of their own: the items of some are always late."""
-    chance, now, made = random.Random(seed), 0, []
+    chance = random.Random(seed)
+    now = 0
+    made = []
     for n in range(number):
         now += chance.randrange(5)
         key = chance.randrange(6)
@@ -53,9 +55,12 @@ Held = dict[tuple[str, int, int], list[int]]
 
 def limits(items: list[Item], lateness: int | None = None, patience: int | None = None) -> list[float]:
     """The watermark just before each item, of the partition or, with a lateness, of its key."""
-    shared, own, out = float("-inf"), defaultdict(lambda: float("-inf")), []
+    shared = float("-inf")
+    own = defaultdict(lambda: float("-inf"))
+    out = []
     for key, time, _ in items:
-        before, shared = shared, max(shared, time - LATENESS)
+        before = shared
+        shared = max(shared, time - LATENESS)
         if lateness is None:
             out.append(before)
             continue
@@ -101,7 +106,9 @@ def test_windows_hold_what_the_model_says(case: str, ordered: bool) -> None:
     for seed in range(4):
         given = items(seed)
         expected = model(given, limits(given, **key), choose)
-        flow, out, late = ms.Flow("choices"), testing.collect(), testing.collect()
+        flow = ms.Flow("choices")
+        out = testing.collect()
+        late = testing.collect()
         result = grouped(timed(flow, given, batch=1 + seed * 7), case, ordered=ordered).collect()
         result.sink("out", out)
         result.late.values().sink("late", late)
@@ -121,7 +128,8 @@ def test_windows_survive_a_crash_at_every_commit(case: str) -> None:
 def joined(held: tuple[Held, Held], how: str) -> list[Any]:
     out = []
     for window in held[0].keys() | held[1].keys():
-        left, right = held[0].get(window, []), held[1].get(window, [])
+        left = held[0].get(window, [])
+        right = held[1].get(window, [])
         out += [(*window, a, b) for a in left for b in right]
         out += [(*window, a, None) for a in left if not right and how != "inner"]
         out += [(*window, None, b) for b in right if not left and how == "full"]
@@ -133,7 +141,9 @@ def test_a_join_within_windows_pairs_what_is_in_one_window(how: Any) -> None:
     for seed in range(3):
         sides = items(seed, 150), items(seed + 50, 150)
         left, right = (model(side, limits(side), thirties) for side in sides)
-        flow, out, late = ms.Flow("join"), testing.collect(), testing.collect()
+        flow = ms.Flow("join")
+        out = testing.collect()
+        late = testing.collect()
         streams = timed(flow, sides[0], "left"), timed(flow, sides[1], "right")
         result = streams[0].join("pairs", streams[1], how, window=windows.sliding(30, 10))
         result.sink("out", out)
@@ -149,7 +159,8 @@ def test_a_join_within_windows_pairs_what_is_in_one_window(how: Any) -> None:
 
 def test_a_join_within_windows_survives_a_crash_at_every_commit() -> None:
     flow = ms.Flow("join")
-    left, right = timed(flow, items(1, 40), "left", 4), timed(flow, items(2, 40), "right", 4)
+    left = timed(flow, items(1, 40), "left", 4)
+    right = timed(flow, items(2, 40), "right", 4)
     pairs = left.join("pairs", right, "full", window=windows.tumbling(20)).items().map(repr)
     pairs.sink("out", testing.collect())
     assert testing.crash_everywhere(flow) > 20
@@ -176,7 +187,9 @@ def by_clock(flow: ms.Flow, given: list[Any], clock: Callable[[str], Any], **opt
 
 
 def test_a_clock_of_ones_own_says_what_is_late() -> None:
-    flow, out, late = ms.Flow("clock"), testing.collect(), testing.collect()
+    flow = ms.Flow("clock")
+    out = testing.collect()
+    late = testing.collect()
     result = by_clock(flow, [("k", 10, 0), ("k", 4, 1), ("k", 30, 2), ("k", 9, 3), ("k", 14, 4)], Halved)
     result.values().map(lambda r: (r.start, [i[2] for i in r.value])).sink("out", out)
     result.late.values().sink("late", late)
@@ -199,7 +212,9 @@ def test_a_clock_advances_without_items_and_returns_datetimes() -> None:
         def on_pause(self, now: float) -> float | None:
             return now if now > 100 else None
 
-    flow, out, clock = ms.Flow("clock"), testing.collect(), testing.clock(100)
+    flow = ms.Flow("clock")
+    out = testing.collect()
+    clock = testing.clock(100)
     script = [("k", 5, 0), testing.advance(clock, 50), testing.pause(0.05), ("k", 7, 1)]
     result = by_clock(flow, script, lambda partition: Now())
     result.values().map(lambda r: len(r.value)).sink("out", out)
@@ -213,7 +228,8 @@ def test_a_clock_that_fails_names_step_and_item_or_skips_it() -> None:
         def on_item(self, item: Item, now: float) -> tuple[float, float]:
             return item[1], 1 / item[1]
 
-    flow, out = ms.Flow("bad"), testing.collect()
+    flow = ms.Flow("bad")
+    out = testing.collect()
     result = by_clock(flow, [("k", 1, 0), ("k", 0, 1)], lambda partition: Bad(), on_error="skip")
     result.values().map(lambda r: len(r.value)).sink("out", out)
     ms.run(flow)

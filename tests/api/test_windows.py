@@ -21,7 +21,9 @@ TOPOLOGIES = pytest.mark.parametrize(
 
 def items(seed: int) -> list[Item]:
     """Mostly in order, some too late, now and then a leap."""
-    chance, now, made = random.Random(seed), -1_000_000, []
+    chance = random.Random(seed)
+    now = -1_000_000
+    made = []
     for number in range(1200):
         now += chance.randrange(5)
         if chance.randrange(300) == 0:
@@ -32,7 +34,8 @@ def items(seed: int) -> list[Item]:
 
 def watermarks(items: list[Item]) -> list[float]:
     """The watermark before each item."""
-    watermark, before = float("-inf"), []
+    watermark = float("-inf")
+    before = []
     for _, time, _ in items:
         before.append(watermark)
         watermark = max(watermark, time - LATENESS)
@@ -105,7 +108,8 @@ def test_windows_in_order_hold_them_by_time_and_arrival(case: str, workers: int,
 
 
 def test_first_last_and_early_results_in_order() -> None:
-    flow, out = ms.Flow("ordered"), testing.collect()
+    flow = ms.Flow("ordered")
+    out = testing.collect()
     timed = flow.source("in", testing.items([5, 2, 9, 1, 14])).event_time(float, lateness=20)
     tens = timed.key_by(lambda value: "k").window("tens", windows.tumbling(10), early=2, ordered=True)
     tens.collect().values().map(lambda r: (r.early, r.value)).sink("out", out)
@@ -114,7 +118,8 @@ def test_first_last_and_early_results_in_order() -> None:
 
 
 def test_order_needs_times() -> None:
-    _, keyed = ms.Flow("wrong"), ms.Flow("wrong").source("in", testing.items([1])).key_by(str)
+    _ = ms.Flow("wrong")
+    keyed = ms.Flow("wrong").source("in", testing.items([1])).key_by(str)
     with pytest.raises(ms.FlowUsageError, match="ordered=True needs times"):
         keyed.window("w", windows.count(3), ordered=True)
 
@@ -127,7 +132,8 @@ def test_windows_hold_what_the_model_says(case: str, workers: int, batch: int) -
         given = items(seed)
         expected, expected_late = model(given)
         flow, grouped = numbered(given, window, batch)
-        out, late = testing.collect(), testing.collect()
+        out = testing.collect()
+        late = testing.collect()
         collected = grouped.collect()
         collected.sink("out", out)
         collected.late.values().sink("late", late)
@@ -190,14 +196,16 @@ def test_aggregates_give_what_plain_python_gives(verb: str, length: int) -> None
     """Also where plain numbers become large ones, fractions or a mixture of types."""
     chance = random.Random(length)
     values = [chance.choice(VALUES) for _ in range(100)]
-    flow, out = ms.Flow("verbs"), testing.collect()
+    flow = ms.Flow("verbs")
+    out = testing.collect()
     timed = flow.source("in", testing.items(list(enumerate(values)), 7)).event_time(lambda v: v[0])
     keyed = timed.key_by(lambda v: "k").map(lambda v: v[1])
     folded(verb, keyed.window("w", windows.tumbling(length))).values().sink("out", out)
     ms.run(flow)
     assert len(out) == 100 // length
     for result in out:
-        start, end = int(result.start), int(result.end)
+        start = int(result.start)
+        end = int(result.end)
         plain = PLAIN[verb](values[start:end], start, end)
         assert result.value == plain and type(result.value) is type(plain)
 
@@ -205,7 +213,8 @@ def test_aggregates_give_what_plain_python_gives(verb: str, length: int) -> None
 @pytest.mark.parametrize("verb", PLAIN)
 def test_panes_equal_complete_windows(verb: str) -> None:
     values = [random.Random(1).randrange(1, 50) for _ in range(60)]
-    flow, out = ms.Flow("panes"), testing.collect()
+    flow = ms.Flow("panes")
+    out = testing.collect()
     timed = flow.source("in", testing.items(list(enumerate(values)), 7)).event_time(lambda v: v[0])
     keyed = timed.key_by(lambda v: "k").map(lambda v: v[1])
     folded(verb, keyed.window("w", windows.sliding(20, every=5))).values().sink("out", out)
@@ -217,7 +226,8 @@ def test_panes_equal_complete_windows(verb: str) -> None:
 
 
 def test_count_windows_need_no_times() -> None:
-    flow, out = ms.Flow("count"), testing.collect()
+    flow = ms.Flow("count")
+    out = testing.collect()
     keyed = flow.source("in", testing.items(range(11))).key_by(lambda n: n % 2)
     keyed.window("fours", windows.count(4), early=3).collect().sink("out", out)
     ms.run(flow)
@@ -234,7 +244,8 @@ def test_count_windows_need_no_times() -> None:
 
 
 def test_early_results_are_marked_and_stay_as_they_were() -> None:
-    flow, out = ms.Flow("early"), testing.collect()
+    flow = ms.Flow("early")
+    out = testing.collect()
     timed = flow.source("in", testing.items(range(5))).event_time(lambda n: n)
     timed.key_by(lambda n: "k").window("w", windows.session(10), early=2).collect().values().sink("out", out)
     ms.run(flow)
@@ -244,7 +255,9 @@ def test_early_results_are_marked_and_stay_as_they_were() -> None:
 def test_a_window_that_closed_never_comes_again() -> None:
     """Items for a closed window come after the key was forgotten: late, and nothing is emitted twice."""
     script = [("a", 5), ("b", 100), ("a", 6), ("a", 7), ("b", 200), ("a", 8), ("a", 205)]
-    flow, out, late = ms.Flow("twice"), testing.collect(), testing.collect()
+    flow = ms.Flow("twice")
+    out = testing.collect()
+    late = testing.collect()
     timed = flow.source("in", testing.items(script, 1)).event_time(lambda i: i[1])
     counts = timed.key_by(lambda i: i[0]).window("tens", windows.tumbling(10)).count()
     counts.map(lambda count: (count.start, count.value)).sink("out", out)
@@ -258,7 +271,8 @@ def test_windows_in_processing_time() -> None:
     clock = testing.clock(1_000_000)
     minute = testing.advance(clock, 60)
     script = ["a", "b", minute, "a", minute, minute, "c", minute]
-    flow, out = ms.Flow("processing"), testing.collect()
+    flow = ms.Flow("processing")
+    out = testing.collect()
     timed = flow.source("in", testing.items(script)).processing_time()
     counts = timed.key_by(str).window("minutes", windows.tumbling(60, offset=40)).count()
     counts.map(lambda count: (count.start, count.value)).sink("out", out)
@@ -271,7 +285,8 @@ def test_a_failing_function_names_the_key_and_loses_nothing_else() -> None:
     script = [(0, 1), (1, 0), (2, 1), (10, 0), (11, 1), (20, 5)]
 
     def make(on_error: Any) -> tuple[ms.Flow, Any]:
-        flow, out = ms.Flow("fails"), testing.collect()
+        flow = ms.Flow("fails")
+        out = testing.collect()
         timed = flow.source("in", testing.items(script)).event_time(lambda i: i[0])
         grouped = timed.key_by(lambda i: "k").window("tens", windows.tumbling(10), on_error=on_error)
         grouped.fold(int, lambda acc, i: acc + 1 // i[1]).sink("out", out)
@@ -292,7 +307,9 @@ def test_a_failing_result_is_reported_at_the_end_too() -> None:
             raise ValueError("ten")
         return acc
 
-    flow, out, bad = ms.Flow("result"), testing.collect(), testing.collect()
+    flow = ms.Flow("result")
+    out = testing.collect()
+    bad = testing.collect()
     timed = flow.source("in", testing.items(range(30), 100)).event_time(lambda n: n, lateness=100)
     grouped = timed.key_by(lambda n: "k").window("w", windows.tumbling(10), on_error=ms.dead_letter(bad))
     grouped.aggregate(int, lambda acc, n: acc + 1, result=result).sink("out", out)
@@ -304,7 +321,8 @@ def test_a_failing_result_is_reported_at_the_end_too() -> None:
 def test_mistakes_are_errors_with_a_remedy() -> None:
     flow = ms.Flow("mistakes")
     numbers = flow.source("in", testing.items([1]))
-    untimed, timed = numbers.key_by(str), numbers.event_time(lambda n: n).key_by(str)
+    untimed = numbers.key_by(str)
+    timed = numbers.event_time(lambda n: n).key_by(str)
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: untimed.window("w", windows.tumbling(1)), "needs times: put event_time or processing_time"),
         (lambda: timed.window("", windows.tumbling(1)), "a window step keeps state and needs a name"),

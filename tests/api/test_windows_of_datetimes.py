@@ -26,7 +26,8 @@ def keyed(flow: ms.Flow, items: list[Any], batch_size: int = 1) -> ms.KeyedStrea
 
 
 def bounds(items: list[Any], window: Any, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("windows"), testing.collect()
+    flow = ms.Flow("windows")
+    out = testing.collect()
     counts = keyed(flow, items).window("w", window, **options).count()
     counts.values().map(lambda count: (count.start, count.end, count.value)).sink("out", out)
     ms.run(flow)
@@ -56,13 +57,16 @@ def test_bounds_are_of_the_kind_of_the_times(window: Any, options: Any, wanted: 
 
 
 def test_the_ends_of_time_are_datetimes_too() -> None:
-    first, last = datetime(1678, 6, 20, tzinfo=UTC), datetime(2261, 7, 14, 23, 59, 59, 999_999, tzinfo=UTC)
+    first = datetime(1678, 6, 20, tzinfo=UTC)
+    last = datetime(2261, 7, 14, 23, 59, 59, 999_999, tzinfo=UTC)
     found = bounds([first, last], ms.windows.tumbling(3600))
     assert [start for start, _, _ in found] == [first, last.replace(minute=0, second=0, microsecond=0)]
 
 
 def test_a_result_is_made_with_datetimes_and_windows_of_windows_are_between_them() -> None:
-    flow, out, told = ms.Flow("windows"), testing.collect(), []
+    flow = ms.Flow("windows")
+    out = testing.collect()
+    told = []
     minutes = keyed(flow, [at(1), at(61), at(200)]).window("minutes", ms.windows.tumbling(60))
 
     def result(count: int, window: ms.windows.Bounds) -> int:
@@ -78,7 +82,8 @@ def test_a_result_is_made_with_datetimes_and_windows_of_windows_are_between_them
 
 
 def test_a_join_within_windows_and_its_late_values_keep_the_kind_of_their_times() -> None:
-    flow, out = ms.Flow("pairs"), testing.collect()
+    flow = ms.Flow("pairs")
+    out = testing.collect()
 
     def timed(name: str, seconds: list[int]) -> ms.KeyedStream[str, Any]:
         source = flow.source(name, testing.items([at(second) for second in seconds]))
@@ -95,7 +100,8 @@ def test_a_clock_of_the_users_may_give_datetimes() -> None:
         def on_item(self, item: datetime, now: float) -> tuple[datetime, datetime]:
             return item, item
 
-    flow, out = ms.Flow("clock"), testing.collect()
+    flow = ms.Flow("clock")
+    out = testing.collect()
     times = flow.source("in", testing.items([at(1), at(70)])).event_clock(lambda partition: Clock())
     counts = times.key_by(lambda time: "k").window("w", ms.windows.tumbling(60)).count()
     counts.values().map(lambda count: count.start).sink("out", out)
@@ -104,7 +110,9 @@ def test_a_clock_of_the_users_may_give_datetimes() -> None:
 
 
 def test_processing_time_is_in_seconds() -> None:
-    flow, out, clock = ms.Flow("now"), testing.collect(), testing.clock(60)
+    flow = ms.Flow("now")
+    out = testing.collect()
+    clock = testing.clock(60)
     times = flow.source("in", testing.items([at(1)])).processing_time().key_by(lambda time: "k")
     times.window("w", ms.windows.tumbling(60)).count().values().map(lambda w: w.start).sink("out", out)
     ms.run(flow, clock=clock)
@@ -116,12 +124,14 @@ def test_a_window_that_is_open_at_a_crash_closes_between_datetimes(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     def build(items: list[Any]) -> tuple[ms.Flow, list[Any]]:
-        flow, out = ms.Flow("windows"), testing.collect()
+        flow = ms.Flow("windows")
+        out = testing.collect()
         counts = keyed(flow, items).window("w", ms.windows.session(10), **options).collect()
         counts.values().map(lambda window: (window.start, window.end, len(window.value))).sink("out", out)
         return flow, out
 
-    state, times = str(tmp_path), [at(1), at(2), at(3), at(500)]
+    state = str(tmp_path)
+    times = [at(1), at(2), at(3), at(500)]
     with pytest.raises(ms.SimulatedCrash):
         run_crashing(build(times)[0], 1, state, ("after", 3))
     # Nothing but the end of the input closes it: no time has been read in this run.

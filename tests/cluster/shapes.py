@@ -181,7 +181,8 @@ class Shape:
     def check(self, out: Path) -> None:
         """Compares the output of a run with that of one process."""
         found = output(out)
-        lost, more = self.expected - found, found - self.expected
+        lost = self.expected - found
+        more = found - self.expected
         assert not lost and not more, (
             f"{lost.total()} lost, {more.total()} too many: {[*lost][:3]} {[*more][:3]}"
         )

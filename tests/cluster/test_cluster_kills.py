@@ -39,12 +39,14 @@ def test_killed_processes_lose_and_repeat_nothing(
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     shape = Shape(name, tmp_path, SEED, 4000)
-    out, ready = tmp_path / "out" / "out.txt", tmp_path / "ready"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
     # Only workers that read a partition pause.
     environment = shape.environment(out, seconds=1.0 * min(KILLS_OF_A_CASE, 300) * processes * workers)
     options = ["--processes", processes, "--workers", workers, "--state", tmp_path / "state"]
     options += ["--epoch", "20ms", "--sync", "never", "--ready-file", ready]
-    kills, ended = 0, False
+    kills = 0
+    ended = False
     while not ended:
         running = Supervised(command(shape.flow, *options), environment)
         for _ in range(A_LIFE):

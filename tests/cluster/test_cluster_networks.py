@@ -90,7 +90,8 @@ class Slow:
     """
 
     def __init__(self, target: int, delay_s: float) -> None:
-        self.target, self.delay_s = target, delay_s
+        self.target = target
+        self.delay_s = delay_s
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()

@@ -14,7 +14,8 @@ from supervised import Supervised, wait_for
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_stopped_process_is_replaced(stopped: int, tmp_path: Path) -> None:
     shape = Shape("words", tmp_path, seed=1, count=1000)
-    out, ready = tmp_path / "out" / "out.txt", tmp_path / "ready"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
     options = ["--processes", 2, "--state", tmp_path / "state", "--epoch", "20ms", "--dead-after", "1s"]
     environment = shape.environment(out, seconds=6.0)
     running = Supervised(command(shape.flow, *options, "--ready-file", ready), environment)
@@ -45,7 +46,8 @@ def test_a_process_that_wakes_up_commits_nothing(
     run = [start(0), start(1)]
     for process in range(2):
         wait_for((tmp_path / f"ready{process}").exists, f"process {process}")
-    zombie, other = run[stopped], 1 - stopped
+    zombie = run[stopped]
+    other = 1 - stopped
     zombie.process.send_signal(signal.SIGSTOP)
     assert f"process {stopped}" in run[other].end(75)
     again = start(other)

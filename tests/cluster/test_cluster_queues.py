@@ -59,7 +59,8 @@ def test_processes_that_are_killed_lose_and_repeat_no_item(
 ) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    flow, ready = tmp_path / "queues.py", tmp_path / "ready"
+    flow = tmp_path / "queues.py"
+    ready = tmp_path / "ready"
     flow.write_text(FLOW)
     expected = fill(tmp_path / "q")
     options = [
@@ -85,7 +86,8 @@ def test_processes_that_are_killed_lose_and_repeat_no_item(
             wait_for(lambda: not ready.exists() or running.process.poll() is not None, "the end of the run")
     running.end(0)
     found, left = drain(tmp_path / "q")
-    lost, more = expected - found, found - expected
+    lost = expected - found
+    more = found - expected
     assert (lost.total(), more.total(), left) == (0, 0, [0, 0]), (
         list(lost)[:3],
         list(more)[:3],

@@ -37,7 +37,8 @@ def secret(folder: Path, text: str) -> list[object]:
 
 
 def test_another_secret_is_refused(start: Start, shape: Shape, tmp_path: Path) -> None:
-    right, wrong = secret(tmp_path, "a" * 32), secret(tmp_path, "b" * 32)
+    right = secret(tmp_path, "a" * 32)
+    wrong = secret(tmp_path, "b" * 32)
     first = start(0, *right)
     stranger = start(1, *wrong)
     first.said("secret")
@@ -62,7 +63,8 @@ def test_another_flow_is_refused(start: Start, shape: Shape, tmp_path: Path) -> 
         flow.write_text(flow.read_text().replace('ms.Flow("words")', 'ms.Flow("words", version="1")'))
     first.process.kill()
     first.process.wait(60)
-    first, stranger = start(0), start(1, flow=other)
+    first = start(0)
+    stranger = start(1, flow=other)
     text = stranger.end(1)
     assert "each" in text and "every" in text, text
     assert first.process.poll() is None or first.end(1)
@@ -70,7 +72,8 @@ def test_another_flow_is_refused(start: Start, shape: Shape, tmp_path: Path) -> 
 
 
 def test_another_number_of_workers_is_refused(start: Start) -> None:
-    first, stranger = start(0, "--workers", 1), start(1, "--workers", 2)
+    first = start(0, "--workers", 1)
+    stranger = start(1, "--workers", 2)
     text = stranger.end(1)
     assert "workers" in text, text
     first.process.kill()

@@ -16,7 +16,9 @@ def test_the_output_survives_a_change_of_the_number_of_processes(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shape = Shape(name, tmp_path, seed=1, count=2000)
-    out, ready, state = tmp_path / "out" / "out.txt", tmp_path / "ready", tmp_path / "state"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
+    state = tmp_path / "state"
     numbers = [1, 4, 2, 3]
     for at, processes in enumerate(numbers):
         last = at == len(numbers) - 1
@@ -77,7 +79,9 @@ def test_a_killed_flow_of_one_process_is_not_scaled(
 ) -> None:
     """Its files may have output that no commit knows, which only a start of that flow truncates."""
     shape = Shape("words", tmp_path, seed=1, count=1000)
-    out, state, ready = tmp_path / "out" / "out.txt", tmp_path / "state", tmp_path / "ready"
+    out = tmp_path / "out" / "out.txt"
+    state = tmp_path / "state"
+    ready = tmp_path / "ready"
     options = ["--state", state, "--ready-file", ready]
     running = Supervised(
         command(shape.flow, *options, "--epoch", "10m"), shape.environment(out, seconds=20.0)

@@ -31,12 +31,10 @@ counts.map(lambda pair: f"{pair[0]} {pair[1]}").sink("out", ms.files.write(os.en
 def test_an_http_source_takes_each_acknowledged_post_once(tmp_path: Path) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    flow, out, ready, port = (
-        tmp_path / "flow.py",
-        tmp_path / "out" / "out.txt",
-        tmp_path / "ready",
-        free_port(),
-    )
+    flow = tmp_path / "flow.py"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
+    port = free_port()
     flow.write_text(POSTS)
     out.parent.mkdir()
     options = ["--processes", 2, "--workers", 2, "--state", tmp_path / "state", "--epoch", "20ms"]
@@ -66,8 +64,11 @@ def test_an_http_source_takes_each_acknowledged_post_once(tmp_path: Path) -> Non
 def test_partitions_keep_their_positions_when_others_come_and_go(tmp_path: Path) -> None:
     """A file that sorts before all comes, and one in the middle of the list is removed."""
     shape = Shape("words", tmp_path, 1, 1500)
-    folder, out, ready = tmp_path / "in", tmp_path / "out" / "out.txt", tmp_path / "ready"
-    late, gone = tmp_path / "late", folder / "words.2-gone"
+    folder = tmp_path / "in"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
+    late = tmp_path / "late"
+    gone = folder / "words.2-gone"
     (folder / "words.0").rename(late)
     gone.write_text("")
     options = ["--processes", 2, "--workers", 2, "--state", tmp_path / "state", "--epoch", "20ms"]
@@ -93,7 +94,8 @@ def test_partitions_keep_their_positions_when_others_come_and_go(tmp_path: Path)
 
 def test_workers_whose_partitions_are_new_are_waited_for_by_event_time(tmp_path: Path) -> None:
     shape = Shape("windows", tmp_path, 1, 2000)
-    folder, out = tmp_path / "in", tmp_path / "out" / "out.txt"
+    folder = tmp_path / "in"
+    out = tmp_path / "out" / "out.txt"
     options = ["--processes", 2, "--workers", 3, "--state", tmp_path / "state"]
     folder.rename(tmp_path / "later")
     folder.mkdir()

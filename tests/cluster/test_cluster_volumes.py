@@ -38,7 +38,8 @@ def test_the_commands_of_the_guide_divide_the_state_of_volumes(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     shape = Shape("words", tmp_path, seed=1, count=1500)
-    out, volumes = tmp_path / "out" / "out.txt", tmp_path / "volumes"
+    out = tmp_path / "out" / "out.txt"
+    volumes = tmp_path / "volumes"
     for number in range(4):
         (volumes / str(number)).mkdir(parents=True)
 

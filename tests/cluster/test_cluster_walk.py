@@ -25,7 +25,8 @@ def hosts(free_port: Callable[[], int]) -> str:
 
 
 def test_certificates_authenticate_both_sides(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours = tmp_path / "ours"
+    theirs = tmp_path / "theirs"
     certificates(ours)
     certificates(theirs)
     shape = Shape("words", tmp_path, seed=1, count=300)
@@ -36,7 +37,8 @@ def test_certificates_authenticate_both_sides(tmp_path: Path, free_port: Callabl
         place = ["--process", process, *options, *of_process(folder, process)]
         return Supervised(command(shape.flow, *place), shape.environment(out))
 
-    first, unknown = start(0, ours), start(1, theirs)
+    first = start(0, ours)
+    unknown = start(1, theirs)
     # Its own authority does not know process 0 either, and that is what it says.
     unknown.said("certificate")
     unknown.process.terminate()
@@ -50,7 +52,8 @@ def test_certificates_authenticate_both_sides(tmp_path: Path, free_port: Callabl
 
 def test_the_full_disk_of_one_process_ends_the_run_and_it_resumes(tmp_path: Path) -> None:
     shape = Shape("words", tmp_path, seed=1, count=1500)
-    out, state = tmp_path / "out" / "out.txt", tmp_path / "state"
+    out = tmp_path / "out" / "out.txt"
+    state = tmp_path / "state"
     with small_disk("tmpfs", 64, tmp_path) as disk:
         state.mkdir()
         (state / "p1").symlink_to(disk.path / "p1")
@@ -102,7 +105,9 @@ def test_the_next_version_of_a_flow(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for n in range(2):
         (tmp_path / "in" / str(n)).write_text("a\nb\nc\n" * 200)
-    flow, out, ready = tmp_path / "flow.py", tmp_path / "out" / "out.txt", tmp_path / "ready"
+    flow = tmp_path / "flow.py"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
     out.parent.mkdir()
     options = ["--processes", 2, "--state", tmp_path / "state", "--epoch", "20ms", "--ready-file", ready]
 
@@ -129,7 +134,8 @@ def test_the_next_version_of_a_flow(tmp_path: Path) -> None:
 
 def test_a_flow_moves_with_its_folder(tmp_path: Path) -> None:
     """Relative paths, from another working directory, in a copy of the folder."""
-    before, after = tmp_path / "before", tmp_path / "after it"
+    before = tmp_path / "before"
+    after = tmp_path / "after it"
     before.mkdir()
     (before / "a.txt").write_text("".join(f"{n}\n" for n in range(400)))
     (before / "flow.py").write_text(
@@ -212,7 +218,8 @@ time.sleep(600)
 
 
 def test_a_signal_while_the_file_is_loaded(tmp_path: Path) -> None:
-    flow, loading = tmp_path / "flow.py", tmp_path / "loading"
+    flow = tmp_path / "flow.py"
+    loading = tmp_path / "loading"
     flow.write_text(LOADING)
     running = Supervised(command(flow, "--processes", 2), os.environ | {"LOADING": str(loading)})
     wait_for(loading.exists, "the file")

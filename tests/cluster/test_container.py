@@ -47,7 +47,9 @@ def script(context: Path, volume: Path) -> str:
     """The steps of the file, in a new root."""
     python = [*map(str, Path(sys.base_prefix).resolve().parents)]
     lines = [PREPARE.format(root=ROOT, context=context, python=program(*python))]
-    user, entry, command = "0:0", [], []
+    user = "0:0"
+    entry = []
+    command = []
     in_root = f"chroot root env PATH={Path(sys.executable).parent}:$PATH"
     for line in (ROOT / "contrib" / "container" / "Containerfile").read_text().splitlines():
         step, _, rest = line.partition(" ")
@@ -73,11 +75,14 @@ def script(context: Path, volume: Path) -> str:
 def test_the_steps_of_the_container_file_run(tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("a new root needs the rights of root: run this test with `sudo -E`")
-    context, volume, place = tmp_path / "context", tmp_path / "volume", tmp_path / "place"
+    context = tmp_path / "context"
+    volume = tmp_path / "volume"
+    place = tmp_path / "place"
     for folder in (context, volume, place):
         folder.mkdir()
     (context / "flow.py").write_text(FLOW)
-    out, log = volume / "out.txt", tmp_path / "log"
+    out = volume / "out.txt"
+    log = tmp_path / "log"
     run = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", script(context, volume)]
     sizes = []
     for _ in range(2):

@@ -43,7 +43,8 @@ def test_a_misspelt_field_is_found() -> None:
 
 
 def test_the_parts_of_the_manifest_fit_each_other() -> None:
-    service, pods = named("Service"), named("StatefulSet")
+    service = named("Service")
+    pods = named("StatefulSet")
     spec = pods["spec"]
     template = spec["template"]
     assert spec["serviceName"] == service["metadata"]["name"]
@@ -70,7 +71,8 @@ def test_the_parts_of_the_manifest_fit_each_other() -> None:
 
 def hosts_list(pods: dict[str, Any], service: dict[str, Any]) -> str:
     """The addresses of the pods, as the DNS of Kubernetes names them."""
-    pod, name = pods["metadata"]["name"], service["metadata"]["name"]
+    pod = pods["metadata"]["name"]
+    name = service["metadata"]["name"]
     port = service["spec"]["ports"][0]["port"]
     return ",".join(f"{pod}-{number}.{name}:{port}" for number in range(pods["spec"]["replicas"]))
 

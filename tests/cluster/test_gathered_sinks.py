@@ -34,7 +34,8 @@ def test_killed_processes_write_one_file(tmp_path: Path) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     shape = gathered(tmp_path, SEED, 2000)
-    out, ready = tmp_path / "out" / "out.txt", tmp_path / "ready"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
     environment = shape.environment(out, seconds=4.0 * min(KILLS, 300))
     options = ["--processes", 2, "--workers", 2, "--state", tmp_path / "state"]
     options += ["--epoch", "20ms", "--sync", "never", "--ready-file", ready, "--restarts", "1000/10m"]
@@ -53,7 +54,9 @@ def test_killed_processes_write_one_file(tmp_path: Path) -> None:
 
 def test_other_numbers_of_processes_continue_the_file(tmp_path: Path) -> None:
     shape = gathered(tmp_path, 1, 2000)
-    out, ready, state = tmp_path / "out" / "out.txt", tmp_path / "ready", tmp_path / "state"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
+    state = tmp_path / "state"
     for at, processes in enumerate([1, 3, 1]):
         last = at == 2
         if at:
@@ -106,7 +109,8 @@ def test_a_queue_is_gathered_without_the_option(tmp_path: Path) -> None:
         command(flow, "--processes", 2, "--workers", 2, "--state", tmp_path / "state"), environment
     ).end(0)
     assert 'sink "out": process 0 writes the output of all processes' in text
-    drain, found = ms.Flow("drain"), ms.testing.collect()
+    drain = ms.Flow("drain")
+    found = ms.testing.collect()
     queue = ms.queues.read(str(tmp_path / "queues"), "work", decode=bytes.decode, until_empty=True)
     drain.source("in", queue).sink("out", found)
     ms.run(drain)
@@ -140,7 +144,8 @@ def test_one_process_has_one_writer_too(tmp_path: Path) -> None:
 
 
 def test_keyed_streams_are_gathered(tmp_path: Path) -> None:
-    flow, out = ms.Flow("keyed"), ms.testing.collect()
+    flow = ms.Flow("keyed")
+    out = ms.testing.collect()
     flow.source("in", ms.testing.items("abcabc")).key_by(str).count("each", name="n").sink(
         "out", out, gather=True
     )

@@ -64,7 +64,8 @@ def has_prepared(folder: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, chance = tmp_path_factory.mktemp("killed"), random.Random(1)
+    folder = tmp_path_factory.mktemp("killed")
+    chance = random.Random(1)
     (folder / "flow.py").write_text(FLOW)
     for number in range(3):
         words = [f"w{chance.randrange(30)} v{chance.randrange(5)}\n" for _ in range(3000)]

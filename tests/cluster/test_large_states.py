@@ -113,8 +113,11 @@ class Trial:
     """The flow in a folder, with the output of a run that nothing interrupts."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.state, self.go = folder, folder / "state", folder / "go"
-        self.flow, self.out = folder / "large.py", folder / "out" / "out.txt"
+        self.folder = folder
+        self.state = folder / "state"
+        self.go = folder / "go"
+        self.flow = folder / "large.py"
+        self.out = folder / "out" / "out.txt"
         self.flow.write_text(FLOW)
         self.go.touch()
         whole = folder / "whole" / "out.txt"

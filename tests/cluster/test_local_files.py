@@ -56,7 +56,8 @@ class Machine:
     """
 
     def __init__(self, folder: Path, name: str, names: list[str]) -> None:
-        self.folder, self.name = folder, name
+        self.folder = folder
+        self.name = name
         (folder / "log").mkdir(parents=True)
         for file in names:
             self.write(file, LINES)
@@ -83,7 +84,8 @@ class Flow:
     """
 
     def __init__(self, folder: Path, kind: str, local: bool, free_port: Callable[[], int]) -> None:
-        self.folder, self.free_port = folder, free_port
+        self.folder = folder
+        self.free_port = free_port
         self.path = folder / "flow.py"
         source = SOURCES[kind].format(local=", local=True" if local else "").replace(".map(first)", "")
         self.path.write_text(FLOW.format(source=source))
@@ -170,7 +172,8 @@ def test_copies_of_the_same_files_are_divided(
 def test_each_process_reads_the_files_of_its_machine_once(
     kind: str, machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    flow, two = Flow(tmp_path, kind, True, free_port), machines[:2]
+    flow = Flow(tmp_path, kind, True, free_port)
+    two = machines[:2]
     running = flow.start(two, "--restarts", "100/10m", "--ready-file", tmp_path / "ready", pause=0.005)
     for _ in range(2):
         flow.writes(10)
@@ -232,7 +235,8 @@ def test_processes_of_one_machine_do_not_read_its_files_twice(
 def test_a_source_does_not_become_local_with_positions(
     machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    flow, one = Flow(tmp_path, "lines", False, free_port), machines[:2]
+    flow = Flow(tmp_path, "lines", False, free_port)
+    one = machines[:2]
     shutil.rmtree(one[1].folder)
     shutil.copytree(one[0].folder, one[1].folder)
     flow.stopped(one)

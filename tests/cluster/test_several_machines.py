@@ -38,7 +38,8 @@ def test_the_commands_of_the_guide_run(block: str, free_port: Callable[[], int],
 
 
 def test_the_example_counts_words_on_three_processes(tmp_path: Path) -> None:
-    book, out = ROOT / "examples" / "word_count" / "book.txt", tmp_path / "out"
+    book = ROOT / "examples" / "word_count" / "book.txt"
+    out = tmp_path / "out"
     with out.open("w") as file:
         done = subprocess.run(
             command(ROOT / "examples" / "word_count" / "word_count.py", "--processes", 3),

@@ -31,7 +31,9 @@ def info(capfd: pytest.CaptureFixture[str]) -> Info:
 @pytest.mark.parametrize("name", ["words", "windows", "joins"])
 def test_a_large_number_is_kept_when_the_state_is_divided_anew(name: str, tmp_path: Path, info: Info) -> None:
     shape = Shape(name, tmp_path, seed=1, count=1500)
-    out, ready, state = tmp_path / "out" / "out.txt", tmp_path / "ready", tmp_path / "state"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
+    state = tmp_path / "state"
     layouts = [(2, 2), (1, 3), (3, 1)]
     for at, (processes, workers) in enumerate(layouts):
         last = at == len(layouts) - 1
@@ -54,7 +56,9 @@ def test_a_large_number_is_kept_when_the_state_is_divided_anew(name: str, tmp_pa
 
 def test_one_shard_is_of_one_worker(tmp_path: Path, info: Info) -> None:
     shape = Shape("words", tmp_path, seed=1, count=1000)
-    out, state, ready = tmp_path / "out" / "out.txt", tmp_path / "state", tmp_path / "ready"
+    out = tmp_path / "out" / "out.txt"
+    state = tmp_path / "state"
+    ready = tmp_path / "ready"
     options = ["--state", state, "--epoch", "20ms", "--ready-file", ready]
     text = Supervised(
         command(shape.flow, *options, "--shards", 1, "--workers", 2), shape.environment(out)

@@ -24,7 +24,9 @@ def copied(state: Path, to: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(("name", "processes"), list(zip(SHAPES, [3, 2, 1, 2], strict=True)))
 def test_copies_of_a_running_flow_end_with_its_output(name: str, processes: int, tmp_path: Path) -> None:
     shape = Shape(name, tmp_path, seed=processes, count=1500)
-    state, out, ready = tmp_path / "state", tmp_path / "out" / "out.txt", tmp_path / "ready"
+    state = tmp_path / "state"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
     number = ["--processes", processes] if processes > 1 else []
     options = [*number, "--epoch", "20ms", "--sync", "never"]
     running = Supervised(
@@ -54,7 +56,9 @@ def test_copies_of_a_running_flow_end_with_its_output(name: str, processes: int,
 
 def test_a_copy_of_a_stopped_state_can_be_divided_anew(tmp_path: Path) -> None:
     shape = Shape("words", tmp_path, seed=1, count=800)
-    state, out, ready = tmp_path / "state", tmp_path / "out" / "out.txt", tmp_path / "ready"
+    state = tmp_path / "state"
+    out = tmp_path / "out" / "out.txt"
+    ready = tmp_path / "ready"
     options = ["--processes", 2, "--state", state, "--epoch", "20ms", "--ready-file", ready]
     running = Supervised(command(shape.flow, *options), shape.environment(out, seconds=60.0))
     wait_for(lambda: output(out).total() > 50, "output")
@@ -71,7 +75,8 @@ def test_a_copy_of_a_stopped_state_can_be_divided_anew(tmp_path: Path) -> None:
 
 def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
     shape = Shape("words", tmp_path, seed=1, count=100)
-    state, out = tmp_path / "state", tmp_path / "out" / "out.txt"
+    state = tmp_path / "state"
+    out = tmp_path / "out" / "out.txt"
     assert "not the state directory of a flow" in copied(tmp_path, tmp_path / "copy").stderr
     Supervised(command(shape.flow, "--processes", 2, "--state", state), shape.environment(out)).end(0)
     (tmp_path / "there").mkdir()

@@ -161,7 +161,8 @@ flow.source("numbers", ms.testing.items(range(5))).map(wait, name="wait").sink("
 
 
 def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
-    flow, inside = tmp_path / "stuck.py", tmp_path / "inside"
+    flow = tmp_path / "stuck.py"
+    inside = tmp_path / "inside"
     flow.write_text(STUCK)
     running = Supervised(command(flow, "--processes", 2), os.environ | {"INSIDE": str(inside)})
     wait_for(inside.exists, "the step")
@@ -191,7 +192,8 @@ def test_processes_end_with_their_supervisor(endless: Path, tmp_path: Path) -> N
 
 def test_a_fresh_start_is_fresh_once(tmp_path: Path) -> None:
     """A restart resumes what the first start with --fresh has begun."""
-    flow, out = tmp_path / "words.py", tmp_path / "out.txt"
+    flow = tmp_path / "words.py"
+    out = tmp_path / "out.txt"
     flow.write_text(
         "import os, time\nimport millstream as ms\nflow = ms.Flow('slow')\n"
         "def slowly(line):\n    time.sleep(0.002)\n    return line\n"

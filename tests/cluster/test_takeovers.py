@@ -153,7 +153,8 @@ def test_lost_machines_lose_and_repeat_nothing(
 def test_a_machine_is_lost_whose_connections_certificates_authenticate(
     machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours = tmp_path / "ours"
+    theirs = tmp_path / "theirs"
     certificates(ours)
     certificates(theirs)
     shape = Shape("words", tmp_path, 1, 1000)
@@ -164,7 +165,8 @@ def test_a_machine_is_lost_whose_connections_certificates_authenticate(
     options += ["--restarts", "10000/10m"]
     for number in range(2):
         run = command(shape.flow, "--process", number, *options, *of_process(ours, number))
-        folder, proof = tmp_path / f"m{number}", of_process(ours, 1 - number)
+        folder = tmp_path / f"m{number}"
+        proof = of_process(ours, 1 - number)
         machines.append(Machine(folder, run, environment, free_port(), proof))
     victim = machines[1]
     assert victim.has_committed(machines), victim.process.text

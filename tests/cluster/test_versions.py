@@ -115,7 +115,8 @@ def test_the_same_sources_in_other_directories_are_one_version(machines: Machine
 
 def test_an_upgrade_of_one_machine_after_the_other_waits_for_the_last(machines: Machines) -> None:
     options = ["--epoch", "50ms", "--restarts", "100/10m"]
-    old, ready = [machines.install(machine) for machine in range(2)], machines.folder / "ready"
+    old = [machines.install(machine) for machine in range(2)]
+    ready = machines.folder / "ready"
     first = machines.start(0, old[0], *options, "--ready-file", ready)
     second = machines.start(1, old[1], *options)
     wait_for(ready.exists, "the flow")

@@ -38,7 +38,8 @@ def test_the_missing_process_is_named_until_it_comes(
     def start(process: int) -> Supervised:
         return Supervised(command(flow, "--process", process, "--hosts", hosts, "--http", "127.0.0.1:0"))
 
-    waits, missing = start(first), 1 - first
+    waits = start(first)
+    missing = 1 - first
     url = page(waits)
     wait_for(lambda: "waiting" in snapshot(url), "the sentence")
     named = f"The flow waits for process {missing} (127.0.0.1:{ports[missing]}) for "
@@ -65,7 +66,8 @@ def test_the_missing_process_is_named_until_it_comes(
 def test_a_process_that_is_refused_is_named_with_the_reason(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    flow, newer = tmp_path / "flow.py", tmp_path / "newer.py"
+    flow = tmp_path / "flow.py"
+    newer = tmp_path / "newer.py"
     flow.write_text(ENDLESS)
     newer.write_text(ENDLESS + "# a new version\n")
     hosts = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"

@@ -36,7 +36,8 @@ class Broker:
     scheme = ""
 
     def __init__(self, port: int, name: str) -> None:
-        self.port, self.name = port, name
+        self.port = port
+        self.name = name
         self.open()
         self.create()
 
@@ -84,7 +85,8 @@ class Broker:
 
 
 class Nats(Broker):
-    scheme, is_counted = "nats", True
+    scheme = "nats"
+    is_counted = True
 
     def open(self) -> None:
         import nats
@@ -128,7 +130,8 @@ class Nats(Broker):
 
 
 class Redis(Broker):
-    scheme, is_counted = "redis", True
+    scheme = "redis"
+    is_counted = True
     body = "message.fields['n']"
 
     def open(self) -> None:
@@ -206,7 +209,8 @@ class RabbitMq(Broker):
 
     async def peek(self) -> list[bytes]:
         channel = await self.client.channel()
-        queue, found = await channel.get_queue(self.name), []
+        queue = await channel.get_queue(self.name)
+        found = []
         while (message := await queue.get(fail=False)) is not None:
             found.append(message.body)
         await channel.close()

@@ -89,7 +89,9 @@ class Connector:
         self.folder = folder
         # Other processes use the servers, too, and their folders have equal names.
         self.unique = re.sub(r"\W+", "-", f"{folder.name}-{os.getpid()}")
-        self.out, self.there, self.errors = folder / "out", folder / "there", folder / "errors"
+        self.out = folder / "out"
+        self.there = folder / "there"
+        self.errors = folder / "errors"
         self.state: str | None = None
         self.link: Link | None = None
         self.process: subprocess.Popen[bytes] | None = None
@@ -139,7 +141,8 @@ class Connector:
 
     def leave(self) -> None:
         """Ends the state."""
-        state, self.state = self.state, None
+        state = self.state
+        self.state = None
         if self.link is not None:
             if state in ("absent", "away"):
                 self.link.come_back()

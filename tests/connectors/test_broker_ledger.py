@@ -22,7 +22,8 @@ import pytest
 import servers
 from brokers import Broker, ClickHouse, Mqtt, Nats, RabbitMq, Redis, wait
 
-COUNT, KILLS = 1500, 2
+COUNT = 1500
+KILLS = 2
 READ = """
 import millstream as ms
 
@@ -55,7 +56,8 @@ class Server:
     """A broker's process at one port, which is killed and started again with its data."""
 
     def __init__(self, command: list[str], folder: Path, how: signal.Signals) -> None:
-        self.log, self.how = folder / "server.log", how
+        self.log = folder / "server.log"
+        self.how = how
         self.process, self.port = servers.start(command, folder)
         self.command = [part.format(port=self.port) for part in command]
 
@@ -86,14 +88,16 @@ CASES: dict[str, tuple[type[Broker], Callable[[Path], list[str]]]] = {
 }
 FEW = {"nats": ", pending=20", "redis": ""}
 """Servers that confirm acknowledgements. Few at a time: the first are acknowledged when the last come."""
-READ_ONCE, WRITTEN_ONCE = {"nats", "redis", "rabbitmq"}, {"nats", "redis", "clickhouse"}
+READ_ONCE = {"nats", "redis", "rabbitmq"}
+WRITTEN_ONCE = {"nats", "redis", "clickhouse"}
 
 
 class Flow:
     """A flow in a process, which is killed and started again."""
 
     def __init__(self, text: str, folder: Path) -> None:
-        self.path, self.errors = folder / "flow.py", folder / "errors"
+        self.path = folder / "flow.py"
+        self.errors = folder / "errors"
         self.path.write_text(text)
         self.command = [sys.executable, "-m", "millstream", "run", str(self.path), "--epoch", "50ms"]
         self.command += ["--state", str(folder / "state"), "--sync", "never"]
@@ -167,7 +171,9 @@ def reached(flow: Flow, out: Path, goal: int) -> bool:
 def test_each_message_is_read(case: tuple[str, Server, Broker], tmp_path: Path) -> None:
     """The flow is killed while messages arrive, and the broker while the flow reads."""
     name, server, broker = case
-    chance, out, counts = random.Random(1), tmp_path / "out", tmp_path / "counts"
+    chance = random.Random(1)
+    out = tmp_path / "out"
+    counts = tmp_path / "counts"
     source = broker.read(server.port, "None", SOON)
     flow = Flow(READ.format(source=source, body=broker.body, out=str(out), counts=str(counts)), tmp_path)
     try:
@@ -195,7 +201,9 @@ def test_what_a_server_delivers_again_after_it_lost_acknowledgements(
 ) -> None:
     """The server begins again with its files of the time before they were acknowledged."""
     name, server, broker = case
-    out, files, copy = tmp_path / "out", server.log.parent, tmp_path / "copy"
+    out = tmp_path / "out"
+    files = server.log.parent
+    copy = tmp_path / "copy"
     source = broker.read(server.port, "None", SOON + FEW[name])
     counts = str(tmp_path / "counts")
     flow = Flow(READ.format(source=source, body=broker.body, out=str(out), counts=counts), tmp_path)

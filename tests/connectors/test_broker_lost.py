@@ -25,7 +25,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 def read(broker: Broker, state: Path, expected: list[int], **options: Any) -> list[int]:
     """What a run reads until it has what is expected."""
-    flow, out = ms.Flow("lost"), state.with_name("out")
+    flow = ms.Flow("lost")
+    out = state.with_name("out")
     there = len(numbers_in(out))
     messages = flow.source("in", eval(broker.read(broker.port, "None"), {"ms": ms}))
     body = eval(f"lambda message: int({broker.body})")

@@ -78,7 +78,9 @@ def run_until(flow: ms.Flow, is_done: Callable[[], bool], state: Path) -> None:
 
 @EachRead
 def test_a_message_that_is_no_json_is_a_dead_letter_byte_for_byte(broker: Broker, tmp_path: Path) -> None:
-    flow, good, bad = ms.Flow("odd"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("odd")
+    good = ms.testing.collect()
+    bad = ms.testing.collect()
     messages = flow.source("in", source(broker))
     loaded = messages.map(
         lambda message: repr(json.loads(body_of(broker, message))), name="json", on_error=ms.dead_letter(bad)
@@ -155,7 +157,8 @@ def test_the_sink_skips_what_is_refused_and_nothing_else(
 @pytest.mark.parametrize("durable", [True, False])
 def test_what_the_server_refuses_is_a_dead_letter(broker: Broker, tmp_path: Path, durable: bool) -> None:
     items, refused = odd_items(broker)
-    flow, letters = ms.Flow("odd"), list[ms.DeadLetter]()
+    flow = ms.Flow("odd")
+    letters = list[ms.DeadLetter]()
     numbers = flow.source("in", ms.testing.items(items))
     numbers.sink("out", sink(broker, ""), on_error=ms.dead_letter(letters))
     ms.run(flow, state=tmp_path / "state" if durable else None)
@@ -186,7 +189,8 @@ def test_no_message_has_a_password(broker: Broker, tmp_path: Path, caplog: pytes
     for made in [sink] if isinstance(broker, ClickHouse) else [source, sink]:
         text = (broker.read if made is source else broker.write)(broker.port, "login", "")
         text = text.replace(repr(broker.url(broker.port)), "url").replace(", unique_ids=True", "")
-        flow, found = ms.Flow("secrets"), eval(text, {"ms": ms, "url": url.partition("?")[0], "login": login})
+        flow = ms.Flow("secrets")
+        found = eval(text, {"ms": ms, "url": url.partition("?")[0], "login": login})
         if made is source:
             flow.source("in", found).sink("out", ms.testing.discard())
         else:

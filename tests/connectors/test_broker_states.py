@@ -71,7 +71,8 @@ class Reader(OfBroker, SourceConnector):
 
     def leave(self) -> None:
         super().leave()
-        numbers, self.unpublished = self.unpublished, range(0)
+        numbers = self.unpublished
+        self.unpublished = range(0)
         self.feed(numbers)
 
 
@@ -86,7 +87,9 @@ class Writer(OfBroker, SinkConnector):
 
 
 class NatsRead(Reader):
-    title, broker, fixture = "ms.nats.read", Nats, "nats_port"
+    title = "ms.nats.read"
+    broker = Nats
+    fixture = "nats_port"
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -98,7 +101,9 @@ class NatsRead(Reader):
 
 
 class NatsWrite(Writer):
-    title, broker, fixture = "ms.nats.write", Nats, "nats_port"
+    title = "ms.nats.write"
+    broker = Nats
+    fixture = "nats_port"
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -110,7 +115,9 @@ class NatsWrite(Writer):
 
 
 class RedisRead(Reader):
-    title, broker, fixture = "ms.redis.read", Redis, "redis_port"
+    title = "ms.redis.read"
+    broker = Redis
+    fixture = "redis_port"
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -122,7 +129,9 @@ class RedisRead(Reader):
 
 
 class RedisWrite(Writer):
-    title, broker, fixture = "ms.redis.write", Redis, "redis_port"
+    title = "ms.redis.write"
+    broker = Redis
+    fixture = "redis_port"
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -144,7 +153,9 @@ class RedisWrite(Writer):
 
 
 class RabbitMqRead(Reader):
-    title, broker, fixture = "ms.rabbitmq.read", RabbitMq, "rabbitmq_port"
+    title = "ms.rabbitmq.read"
+    broker = RabbitMq
+    fixture = "rabbitmq_port"
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -156,7 +167,10 @@ class RabbitMqRead(Reader):
 
 
 class RabbitMqWrite(Writer):
-    title, broker, fixture, is_once = "ms.rabbitmq.write", RabbitMq, "rabbitmq_port", False
+    title = "ms.rabbitmq.write"
+    broker = RabbitMq
+    fixture = "rabbitmq_port"
+    is_once = False
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -168,7 +182,10 @@ class RabbitMqWrite(Writer):
 
 
 class MqttRead(Reader):
-    title, broker, fixture, is_once = "ms.mqtt.read", Mqtt, "mosquitto_port", False
+    title = "ms.mqtt.read"
+    broker = Mqtt
+    fixture = "mosquitto_port"
+    is_once = False
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -180,7 +197,10 @@ class MqttRead(Reader):
 
 
 class MqttWrite(Writer):
-    title, broker, fixture, is_once = "ms.mqtt.write", Mqtt, "mosquitto_port", False
+    title = "ms.mqtt.write"
+    broker = Mqtt
+    fixture = "mosquitto_port"
+    is_once = False
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),
@@ -194,7 +214,9 @@ class MqttWrite(Writer):
 class ClickHouseWrite(Writer):
     """With its table and ``FINAL`` each row is there once."""
 
-    title, broker, fixture = "ms.clickhouse.write", ClickHouse, "clickhouse_port"
+    title = "ms.clickhouse.write"
+    broker = ClickHouse
+    fixture = "clickhouse_port"
     states = {
         "absent": Continues(NAMED),
         "away": Continues(NAMED),

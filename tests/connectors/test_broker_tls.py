@@ -44,7 +44,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def nats(folder: Path, files: Certificates) -> list[str]:
-    command, config = servers.nats(folder), folder / "nats.conf"
+    command = servers.nats(folder)
+    config = folder / "nats.conf"
     tls = f'cert_file: "{files.certificate}", key_file: "{files.key}", ca_file: "{files.ca}", verify: true'
     config.write_text(f"{config.read_text()}\ntls {{{tls}}}\n")
     return command
@@ -81,7 +82,8 @@ def rabbitmq(folder: Path, files: Certificates) -> list[str]:
 
 
 def clickhouse(folder: Path, files: Certificates) -> list[str]:
-    command, config = servers.clickhouse(folder), folder / "config.xml"
+    command = servers.clickhouse(folder)
+    config = folder / "config.xml"
     settings = {"certificateFile": files.certificate, "privateKeyFile": files.key, "caConfig": files.ca}
     settings |= {"verificationMode": "strict", "loadDefaultCAFile": "false"}
     text = "".join(f"<{name}>{value}</{name}>" for name, value in settings.items())
@@ -172,7 +174,8 @@ def test_a_certificate_is_checked(
     secured: Secured, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """That of the server by ``ca``, and that of the client by the server."""
-    known, other = certificates, signed(tmp_path_factory.mktemp("certificates") / "other")
+    known = certificates
+    other = signed(tmp_path_factory.mktemp("certificates") / "other")
     named = re.escape(secured.url)
     for ca in (None, other.ca):
         with pytest.raises(ms.FlowError, match=f"(?i){named}.*certificate verify failed"):

@@ -45,7 +45,8 @@ VALUES = [
 
 def decoded() -> tuple[list[Any], list[bytes]]:
     """The items, and the values that are none."""
-    items, bad = [], []
+    items = []
+    bad = []
     for value in VALUES:
         try:
             items.append(load(value))
@@ -113,7 +114,9 @@ def test_what_cannot_be_decoded_is_a_dead_letter_byte_for_byte(
     tmp_path: Path, request: pytest.FixtureRequest, make: Any, durable: bool
 ) -> None:
     items, bad = decoded()
-    flow, out, letters = ms.Flow("hostile"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("hostile")
+    out = ms.testing.collect()
+    letters = ms.testing.collect()
     source = make(tmp_path, request.getfixturevalue)
     flow.source("in", source, on_error=ms.dead_letter(letters)).sink("out", out)
     ms.run(flow, state=tmp_path / "state" if durable else None)
@@ -143,7 +146,8 @@ def test_what_cannot_be_decoded_is_not_accepted_by_http(tmp_path: Path, item: An
 
         threading.Thread(target=work, daemon=True).start()
 
-    flow, out = ms.Flow("hostile"), ms.testing.collect()
+    flow = ms.Flow("hostile")
+    out = ms.testing.collect()
     decode = load if item == "body" else lambda request: load(request.body)
     options: dict[str, Any] = {"item": item, "body": "bytes", "requests": len(items), "on_bound": post}
     source = ms.http.listen("127.0.0.1:0", decode=decode, **options)
@@ -201,7 +205,8 @@ def to_journal(folder: Path, _: Any) -> Made:
 
 def to_queue(folder: Path, _: Any) -> Made:
     def taken() -> list[Any]:
-        flow, out = ms.Flow("take"), ms.testing.collect()
+        flow = ms.Flow("take")
+        out = ms.testing.collect()
         flow.source("in", ms.queues.read(folder / "queues", "out", until_empty=True)).sink("out", out)
         ms.run(flow)
         return [json.loads(item) for item in out]
@@ -279,7 +284,8 @@ def test_an_item_that_cannot_be_encoded_is_a_dead_letter_and_holds_up_no_other(
 ) -> None:
     sink, written = make(tmp_path, request.getfixturevalue)
     items = [item for pair in zip(BAD, [*GOOD, *range(10, 20)], strict=False) for item in pair]
-    flow, letters = ms.Flow("hostile"), ms.testing.collect()
+    flow = ms.Flow("hostile")
+    letters = ms.testing.collect()
     flow.source("in", ms.testing.items(items)).sink("out", sink, on_error=ms.dead_letter(letters))
     ms.run(flow, state=tmp_path / "state" if durable else None)
     assert written() == items[1::2]
@@ -337,7 +343,8 @@ def csv_directory(folder: Path) -> Any:
 def read_records(folder: Path, source: Any, on_error: Any, durable: bool) -> tuple[list[Any], ms.Report]:
     lines = [b"n,v", *(record for record, _ in RECORDS)]
     (folder / "in.csv").write_bytes(b"".join(line + b"\n" for line in lines))
-    flow, out = ms.Flow("hostile"), ms.testing.collect()
+    flow = ms.Flow("hostile")
+    out = ms.testing.collect()
     flow.source("in", source(folder), on_error=on_error).sink("out", out)
     return out, ms.run(flow, state=folder / "state" if durable else None)
 
@@ -362,7 +369,8 @@ def test_a_record_of_csv_that_is_no_row_is_a_dead_letter_byte_for_byte(tmp_path:
 
 def test_a_dead_letter_of_csv_is_of_the_file_that_was_read(tmp_path: Path) -> None:
     """Another file takes its path, as when files are rotated, before the row turns out to be none."""
-    path, other = tmp_path / "in.csv", tmp_path / "other.csv"
+    path = tmp_path / "in.csv"
+    other = tmp_path / "other.csv"
     path.write_text("n,v\n1,a\n2,b,c\n3,d\n")
     other.write_text("n,v\n7,x\n8,y,z\n9,w\n")
 
@@ -371,7 +379,8 @@ def test_a_dead_letter_of_csv_is_of_the_file_that_was_read(tmp_path: Path) -> No
             other.replace(path)
         return int(text)
 
-    letters, out = ms.testing.collect(), ms.testing.collect()
+    letters = ms.testing.collect()
+    out = ms.testing.collect()
     flow = ms.Flow("rotated")
     rows = flow.source("in", ms.files.csv(path, types={"n": rotate}), on_error=ms.dead_letter(letters))
     rows.sink("out", out)
@@ -417,9 +426,11 @@ NO_ROWS = [
 def test_rows_of_csv_are_read_back_equal(
     tmp_path: Path, first: str, columns: int, has_header: bool, durable: bool
 ) -> None:
-    path, names = tmp_path / "out.csv", [f"{first}{column}" for column in range(columns)]
+    path = tmp_path / "out.csv"
+    names = [f"{first}{column}" for column in range(columns)]
     rows = [list(pair[:columns]) for pair in zip([first, *TEXTS], [*TEXTS, first], strict=True)]
-    flow, letters = ms.Flow("hostile"), ms.testing.collect()
+    flow = ms.Flow("hostile")
+    letters = ms.testing.collect()
     items = [rows[0], *(item for pair in zip(NO_ROWS, rows[1:], strict=False) for item in pair), *rows[12:]]
     source = flow.source("in", ms.testing.items(items))
     sink = ms.files.write_csv(path, names) if has_header else ms.files.write_csv(path)
@@ -428,7 +439,8 @@ def test_rows_of_csv_are_read_back_equal(
     assert [letter.item is item for letter, item in zip(letters, NO_ROWS, strict=True)] == [True] * len(
         NO_ROWS
     )
-    flow, out = ms.Flow("back"), ms.testing.collect()
+    flow = ms.Flow("back")
+    out = ms.testing.collect()
     flow.source("in", ms.files.csv(path, header=has_header)).sink("out", out)
     ms.run(flow)
     assert out == [dict(zip(names, row, strict=True)) if has_header else row for row in rows]

@@ -55,7 +55,8 @@ class KafkaTopic(Connector):
     def enter(self, state: str) -> None:
         super().enter(state)
         if state == "unknown":
-            self.known, self.thing = self.thing, "absent-" + self.thing
+            self.known = self.thing
+            self.thing = "absent-" + self.thing
 
     def leave(self) -> None:
         if self.state == "unknown":

@@ -36,7 +36,8 @@ HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millstream-tests"
 # The newest of the last series with another controller, and the newest.
 VERSIONS = ("3.9.2", "4.4.0")
-USER, PASSWORD = "alice", "wonder"
+USER = "alice"
+PASSWORD = "wonder"
 # Users need rights; the clients of the plain listeners have all.
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -106,7 +107,8 @@ class Authority:
         (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
         sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30", "-extfile", "names"]
         self._openssl("x509", "-req", "-in", "broker.csr", *sign, "-out", "broker.crt")
-        key, chain = folder / "broker.key", (folder / "broker.crt").read_text()
+        key = folder / "broker.key"
+        chain = (folder / "broker.crt").read_text()
         self.key_store.write_text(key.read_text() + chain + self.certificate.read_text())
 
     def _openssl(self, *arguments: str) -> None:
@@ -132,8 +134,10 @@ class Broker:
         heap: str = "512m",
         **settings: str,
     ) -> None:
-        self.folder, self.version = folder, version
-        self.identity, self.heap = identity or new_identity(), heap
+        self.folder = folder
+        self.version = version
+        self.identity = identity or new_identity()
+        self.heap = heap
         self.roles = settings.get("process.roles", "broker,controller").split(",")
         self.libs = install(version)
         self.authority = Authority(folder / "tls")
@@ -219,7 +223,8 @@ class Broker:
 
     def _format(self) -> None:
         """A copy of the directory that Kafka's own tool formatted once, with an identity of its own."""
-        formatted, data = self.libs.parent / f"formatted-{USER}-{PASSWORD}", self.folder / "data"
+        formatted = self.libs.parent / f"formatted-{USER}-{PASSWORD}"
+        data = self.folder / "data"
         with locked(self.libs.parent):
             if not formatted.exists():
                 self._storage_tool_formats()
@@ -370,7 +375,8 @@ class Cluster:
     """Two brokers, and a controller as a process of its own, which no kill of a broker ends."""
 
     def __init__(self, folder: Path, version: str = VERSIONS[-1]) -> None:
-        identity, ports = new_identity(), free_ports(3 * PORTS)
+        identity = new_identity()
+        ports = free_ports(3 * PORTS)
 
         def node(number: int, role: str, **settings: str) -> Broker:
             settings = {"node.id": str(number), "process.roles": role, **settings}

@@ -75,7 +75,8 @@ class Judge:
         # A topic that is written to has no moment at which the client reports its end.
         ends = {each.partition: self.consumer.get_watermark_offsets(each, PATIENCE)[1] for each in partitions}
         self.consumer.assign(partitions)
-        messages, ended = [], {number for number, end in ends.items() if end == 0}
+        messages = []
+        ended = {number for number, end in ends.items() if end == 0}
         deadline = time.monotonic() + PATIENCE
         while len(ended) < len(self.partitions):
             assert time.monotonic() < deadline, "the judge does not reach the end"

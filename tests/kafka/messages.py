@@ -17,7 +17,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 __all__ = ["CLASSES"]
 
-TEXT, INTEGER, MESSAGE = 9, 5, 11
+TEXT = 9
+INTEGER = 5
+MESSAGE = 11
 
 
 def message(

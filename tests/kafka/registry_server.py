@@ -17,7 +17,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 __all__ = ["Registry", "registry_server"]
 
-SUBJECT, VERSION, SCHEMA = 40401, 40402, 40403
+SUBJECT = 40401
+VERSION = 40402
+SCHEMA = 40403
 
 
 class Refusal(Exception):
@@ -81,7 +83,8 @@ class Registry(ThreadingHTTPServer):
             raise Refusal(404, SUBJECT, f"Subject '{subject}' not found.")
         versions = self.subjects[subject]
         if method == "POST":
-            kind, references = body.get("schemaType", "AVRO"), body.get("references", [])
+            kind = body.get("schemaType", "AVRO")
+            references = body.get("references", [])
             wanted = {"schema": body["schema"], "schemaType": kind, "references": references}
             for version, number in enumerate(versions, 1):
                 if self.schemas[number] == wanted:
@@ -126,7 +129,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
             try:
                 path = parts.path.strip("/").split("/")
-                status, answer = 200, self.server.answer(method, path, parse_qs(parts.query), body)
+                status = 200
+                answer = self.server.answer(method, path, parse_qs(parts.query), body)
             except Refusal as error:
                 status, code, message = error.args
                 answer = {"error_code": code, "message": message}

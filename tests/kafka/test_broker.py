@@ -31,7 +31,8 @@ def consume(settings: dict[str, Any], topic: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_acknowledged_survives_a_kill(own_broker: Callable[..., Broker], version: str) -> None:
     broker = own_broker(version)
-    topic, plain = broker.create("kept"), {"bootstrap.servers": broker.servers}
+    topic = broker.create("kept")
+    plain = {"bootstrap.servers": broker.servers}
     produce(plain, topic, [b"a", b"b"])
     broker.kill()
     assert not broker.is_running

@@ -38,7 +38,8 @@ def lines(path: Path) -> list[str]:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_partition_that_is_added_is_read(broker: Broker, tmp_path: Path, workers: int, state: bool) -> None:
     """From its oldest message; the next run, with another number of workers, has its position."""
-    topic, out = broker.create(f"added-{workers}-{state}"), tmp_path / "out"
+    topic = broker.create(f"added-{workers}-{state}")
+    out = tmp_path / "out"
     kept = tmp_path / "state" if state else None
     flow = reading(broker, topic, out)
     running = flow.start(workers=workers, state=kept, epoch=0.1)
@@ -61,7 +62,8 @@ def test_a_partition_that_is_added_is_read(broker: Broker, tmp_path: Path, worke
 
 
 def test_a_partition_that_is_added_begins_with_its_oldest_message(broker: Broker, tmp_path: Path) -> None:
-    topic, out = broker.create("added-latest"), tmp_path / "out"
+    topic = broker.create("added-latest")
+    out = tmp_path / "out"
     running = reading(broker, topic, out, start="latest").start()
     until(lambda: running.report().lags)
     add_partitions(broker, topic, 2)
@@ -74,7 +76,8 @@ def test_a_partition_that_is_added_begins_with_its_oldest_message(broker: Broker
 def test_event_time_has_the_partitions_that_are_added(broker: Broker) -> None:
     topic = broker.create("added-times")
     put(broker, topic, [b"a"], timestamp=1_000_000)
-    flow, out = ms.Flow("times"), ms.testing.collect()
+    flow = ms.Flow("times")
+    out = ms.testing.collect()
     messages = flow.source("in", ms.kafka.read(broker.servers, topic, settings=OFTEN))
     timed = messages.event_time(ms.kafka.message_time, idle=0.1).key_by(lambda message: message.value)
     counts = timed.window("tens", ms.windows.tumbling(10)).count().items()
@@ -92,7 +95,9 @@ def test_event_time_has_the_partitions_that_are_added(broker: Broker) -> None:
 def test_a_durable_source_reads_added_partitions_from_its_next_start_on(
     broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic, out, state = broker.create("added-durable"), tmp_path / "out", tmp_path / "state"
+    topic = broker.create("added-durable")
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     running = reading(broker, topic, out, durable=True).start(state=state, epoch=0.1)
     put(broker, topic, ["a"])
     until(lambda: lines(out) == ["a"])
@@ -118,7 +123,9 @@ def create_anew(broker: Broker, topic: str) -> None:
 
 
 def test_a_topic_that_was_created_anew_with_more_messages_is_an_error(broker: Broker, tmp_path: Path) -> None:
-    topic, out, state = broker.create("anew-more"), tmp_path / "out", tmp_path / "state"
+    topic = broker.create("anew-more")
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     put(broker, topic, ["a", "b"])
     ms.run(reading(broker, topic, out, end="latest"), state=state)
     create_anew(broker, topic)
@@ -131,7 +138,8 @@ def test_a_topic_that_was_created_anew_with_more_messages_is_an_error(broker: Br
 
 
 def test_a_topic_that_is_created_anew_during_a_run_is_an_error(broker: Broker, tmp_path: Path) -> None:
-    topic, out = broker.create("anew-running"), tmp_path / "out"
+    topic = broker.create("anew-running")
+    out = tmp_path / "out"
     put(broker, topic, ["a"])
     running = reading(broker, topic, out).start(state=tmp_path / "state", epoch=0.1)
     until(lambda: lines(out) == ["a"])

@@ -24,8 +24,10 @@ SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 def test_the_counts_of_two_processes_in_one_topic(broker: Broker, tmp_path: Path) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    source, target = broker.create("gathered-from", partitions=3), broker.create("gathered-to", partitions=2)
-    program, ready = tmp_path / "flow.py", tmp_path / "ready"
+    source = broker.create("gathered-from", partitions=3)
+    target = broker.create("gathered-to", partitions=2)
+    program = tmp_path / "flow.py"
+    ready = tmp_path / "ready"
     program.write_text(COUNTS.replace('sink("out", sink)', 'sink("out", sink, gather=True)'))
     environment = {"SERVERS": broker.servers, "FROM": source, "TO": target, "EXACTLY": "1"}
     options = ["--processes", 2, "--state", tmp_path / "state", "--epoch", "20ms", "--sync", "never"]

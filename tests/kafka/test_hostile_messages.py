@@ -15,7 +15,8 @@ READABLE = [("a", b"1"), ("c", None)]
 
 
 def read(broker: Broker, topic: str, on_error: Any, state: Path | None = None, **options: Any) -> list[Any]:
-    flow, out = ms.Flow("hostile"), ms.testing.collect()
+    flow = ms.Flow("hostile")
+    out = ms.testing.collect()
     source = ms.kafka.read(broker.servers, topic, end="latest", **options)
     flow.source("in", source, on_error=on_error).sink("out", out)
     ms.run(flow, state=state)
@@ -54,7 +55,8 @@ def test_what_needs_no_headers_reads_such_a_message(broker: Broker) -> None:
 
 
 def test_the_dead_letter_of_a_decoder_is_the_message_that_was_read(broker: Broker, tmp_path: Path) -> None:
-    topic, dead = broker.create("undecoded", partitions=3), broker.create("undecoded-dead")
+    topic = broker.create("undecoded", partitions=3)
+    dead = broker.create("undecoded-dead")
     for number in range(30):
         put(broker, topic, [number], partition=number % 3)
     raw = {"key": b"k\xff", "timestamp": 1_700_000_000_123, "headers": [("h", b"\0"), ("h", None)]}

@@ -15,7 +15,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka" / "totals.py"
 
 
 def test_totals_by_customer(broker: Broker, tmp_path: Path) -> None:
-    orders, totals = broker.create("example-orders", partitions=2), broker.create("example-totals")
+    orders = broker.create("example-orders", partitions=2)
+    totals = broker.create("example-totals")
     command = [sys.executable, "-m", "millstream", "run", str(EXAMPLE)]
     command += ["--state", str(tmp_path / "state"), "--epoch", "100ms"]
     environment = os.environ | {"SERVERS": broker.servers, "ORDERS": orders, "TOTALS": totals}

@@ -44,7 +44,8 @@ def test_counts_from_topic_to_topic(broker: Broker, tmp_path: Path, workers: int
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     name = f"kills-{workers}-{exactly}".lower()
-    source, target = broker.create(f"{name}-from", partitions=3), broker.create(f"{name}-to", partitions=2)
+    source = broker.create(f"{name}-from", partitions=3)
+    target = broker.create(f"{name}-to", partitions=2)
     program = tmp_path / "flow.py"
     program.write_text(COUNTS)
     environment = {"SERVERS": broker.servers, "FROM": source, "TO": target, "EXACTLY": str(int(exactly))}
@@ -82,7 +83,8 @@ def test_counts_from_topic_to_topic(broker: Broker, tmp_path: Path, workers: int
     assert running.returncode == 0, told
     found = Counter((message.key(), int(message.value())) for message in judge.read())
     wanted = Counter((key, number) for key, total in expected.items() for number in range(1, total + 1))
-    lost, twice = wanted - found, found - wanted
+    lost = wanted - found
+    twice = found - wanted
     print(f"{KILLS} kills, {expected.total()} messages, {twice.total()} twice, {lost.total()} lost")
     assert not lost, lost
     if exactly:
@@ -96,7 +98,8 @@ def test_flow_and_broker_are_killed_at_once(own_broker: Callable[..., Broker], t
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     broker = own_broker()
-    source, target = broker.create("from", partitions=2), broker.create("to")
+    source = broker.create("from", partitions=2)
+    target = broker.create("to")
     program = tmp_path / "flow.py"
     program.write_text(COUNTS)
     environment = {"SERVERS": broker.servers, "FROM": source, "TO": target, "EXACTLY": "1"}

@@ -37,7 +37,8 @@ class Into(ms.Sink[Any]):
 
 def collect(source: Any, state: Path | None = None, workers: int = 1) -> list[Any]:
     """What a bounded source reads."""
-    flow, out = ms.Flow("collect"), Into()
+    flow = ms.Flow("collect")
+    out = Into()
     flow.source("in", source).sink("out", out)
     ms.run(flow, state=state, workers=workers)
     return out.items
@@ -83,7 +84,8 @@ def test_a_value_that_cannot_be_decoded_is_a_poison_message(broker: Broker) -> N
     put(broker, topic, [b"1", b"one", b"2"])
     with pytest.raises(ms.StepError, match="invalid literal"):
         collect(read(broker, topic, decode=int))
-    flow, out = ms.Flow("skip"), ms.testing.collect()
+    flow = ms.Flow("skip")
+    out = ms.testing.collect()
     flow.source("in", read(broker, topic, decode=int), on_error="skip").sink("out", out)
     ms.run(flow)
     assert list(out) == [1, 2]
@@ -104,7 +106,8 @@ def test_starts(broker: Broker) -> None:
 def test_latest_waits_for_what_comes(broker: Broker) -> None:
     topic = broker.create("latest")
     put(broker, topic, [b"before"])
-    flow, out = ms.Flow("latest"), ms.testing.collect()
+    flow = ms.Flow("latest")
+    out = ms.testing.collect()
     flow.source("in", read(broker, topic, values=True, start="latest", end=None)).sink("out", out)
     running = flow.start()
     try:
@@ -149,7 +152,8 @@ def test_many_partitions_on_several_workers(broker: Broker, workers: int) -> Non
 
 
 def test_several_topics(broker: Broker) -> None:
-    one, two = broker.create("several.one"), broker.create("several.two", partitions=2)
+    one = broker.create("several.one")
+    two = broker.create("several.two", partitions=2)
     put(broker, one, [b"a"])
     put(broker, two, [b"b"], 1)
     assert sorted(collect(read(broker, one, two, values=True))) == [b"a", b"b"]
@@ -157,7 +161,8 @@ def test_several_topics(broker: Broker) -> None:
 
 def test_a_flow_resumes_at_its_offsets_with_another_number_of_workers(broker: Broker, tmp_path: Path) -> None:
     topic = broker.create("resumes", partitions=3)
-    state, seen = tmp_path / "state", []
+    state = tmp_path / "state"
+    seen = []
     for workers, number in ((1, 0), (3, 1), (2, 2)):
         for partition in range(3):
             put(broker, topic, [f"{number}/{partition}"], partition)
@@ -170,7 +175,8 @@ def test_a_flow_resumes_at_its_offsets_with_another_number_of_workers(broker: Br
 def test_a_new_partition_begins_with_its_oldest_message(broker: Broker, tmp_path: Path) -> None:
     from confluent_kafka.admin import NewPartitions
 
-    topic, state = broker.create("grows"), tmp_path / "state"
+    topic = broker.create("grows")
+    state = tmp_path / "state"
     assert collect(read(broker, topic, values=True, start="latest"), state) == []
     admin = broker.admin()
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(timeout=30)
@@ -180,7 +186,8 @@ def test_a_new_partition_begins_with_its_oldest_message(broker: Broker, tmp_path
 
 
 def test_lost_messages_are_an_error(broker: Broker, tmp_path: Path) -> None:
-    topic, state = broker.create("lost"), tmp_path / "state"
+    topic = broker.create("lost")
+    state = tmp_path / "state"
     put(broker, topic, range(3))
     assert len(collect(read(broker, topic), state)) == 3
     put(broker, topic, range(3))
@@ -193,10 +200,12 @@ def test_lost_messages_are_an_error(broker: Broker, tmp_path: Path) -> None:
 
 def test_expired_messages_that_were_read_are_not_lost(broker: Broker, tmp_path: Path) -> None:
     """The last record of a transaction is none of a message: a position before it is no loss."""
-    topic, state = broker.create("expired"), tmp_path / "state"
+    topic = broker.create("expired")
+    state = tmp_path / "state"
     with transaction(broker, "expired") as producer:
         producer.produce(topic, b"1")
-    flow, out = ms.Flow("collect"), Into()
+    flow = ms.Flow("collect")
+    out = Into()
     flow.source("in", read(broker, topic, values=True, end=None)).sink("out", out)
     running = flow.start(state=state, epoch=0.2)
     until(lambda: out.items == [b"1"])
@@ -207,7 +216,8 @@ def test_expired_messages_that_were_read_are_not_lost(broker: Broker, tmp_path: 
 
 
 def test_a_topic_that_was_created_anew_is_an_error(broker: Broker, tmp_path: Path) -> None:
-    topic, state = broker.create("anew", partitions=2), tmp_path / "state"
+    topic = broker.create("anew", partitions=2)
+    state = tmp_path / "state"
     put(broker, topic, range(3))
     assert len(collect(read(broker, topic), state)) == 3
     broker.delete(topic)
@@ -223,7 +233,8 @@ def test_a_topic_that_was_created_anew_is_an_error(broker: Broker, tmp_path: Pat
 def test_a_topic_that_is_deleted_ends_the_flow(broker: Broker) -> None:
     topic = broker.create("deleted")
     put(broker, topic, [b"1"])
-    flow, out = ms.Flow("deleted"), ms.testing.collect()
+    flow = ms.Flow("deleted")
+    out = ms.testing.collect()
     flow.source("in", read(broker, topic, values=True, end=None)).sink("out", out)
     running = flow.start()
     until(lambda: list(out) == [b"1"])

@@ -64,7 +64,8 @@ def test_the_key_decides_on_the_partition_as_with_java(broker: Broker) -> None:
 
 def java_partition(key: bytes, partitions: int) -> int:
     """Kafka's default partitioner: murmur2 of the key, the sign bit cleared."""
-    mask, mixer = 0xFFFFFFFF, 0x5BD1E995
+    mask = 0xFFFFFFFF
+    mixer = 0x5BD1E995
     value = (0x9747B28C ^ len(key)) & mask
     whole = len(key) // 4 * 4
     for start in range(0, whole, 4):
@@ -78,7 +79,8 @@ def java_partition(key: bytes, partitions: int) -> int:
 
 
 def test_a_message_that_was_read_is_written_to_the_topic_of_the_sink(broker: Broker, tmp_path: Path) -> None:
-    source, target = broker.create("copied.from", partitions=3), broker.create("copied.to")
+    source = broker.create("copied.from", partitions=3)
+    target = broker.create("copied.to")
     send(["a", "b"], ms.kafka.write(broker.servers, source, key=str))
     flow = ms.Flow("copy")
     messages = flow.source("in", ms.kafka.read(broker.servers, source, end="latest"))
@@ -90,7 +92,8 @@ def test_a_message_that_was_read_is_written_to_the_topic_of_the_sink(broker: Bro
 
 
 def test_the_progress_is_stored_with_the_messages(broker: Broker, tmp_path: Path) -> None:
-    topic, state = broker.create("progress"), tmp_path / "state"
+    topic = broker.create("progress")
+    state = tmp_path / "state"
     send(list("abc"), ms.kafka.write(broker.servers, topic), state)
     assert stored(broker, group_of(broker, topic), topic) == 3
 
@@ -138,7 +141,9 @@ def counting(broker: Broker, topic: str, **options: Any) -> ms.Flow:
 
 def test_a_copy_of_the_state_is_shut_out(broker: Broker, tmp_path: Path) -> None:
     """The younger of two takes over; the older one fails, and nothing is there twice."""
-    topic, state, copy = broker.create("zombie"), tmp_path / "state", tmp_path / "copy"
+    topic = broker.create("zombie")
+    state = tmp_path / "state"
+    copy = tmp_path / "copy"
     first = counting(broker, topic)
     running = first.start(state=state, epoch=0.05)
     judge = Judge(broker, topic)
@@ -166,7 +171,8 @@ def test_a_copy_of_the_state_is_shut_out(broker: Broker, tmp_path: Path) -> None
 
 
 def test_expired_progress_falls_back_to_the_outbox(broker: Broker, tmp_path: Path) -> None:
-    topic, state = broker.create("expiry"), tmp_path / "state"
+    topic = broker.create("expiry")
+    state = tmp_path / "state"
     judge = Judge(broker, topic)
     running = counting(broker, topic).start(state=state, epoch=0.05)
     until(lambda: len(judge.values()) > 20)
@@ -194,7 +200,8 @@ def deleted(admin: Any, group: str) -> bool:
 
 def test_an_open_transaction_of_a_killed_producer_is_ended(broker: Broker, tmp_path: Path) -> None:
     """A producer that died inside a transaction does not hold up readers: the next start ends it."""
-    topic, state = broker.create("hanging"), tmp_path / "state"
+    topic = broker.create("hanging")
+    state = tmp_path / "state"
     judge = Judge(broker, topic)
     running = counting(broker, topic).start(state=state, epoch=0.05)
     until(lambda: len(judge.values()) > 20)

@@ -38,7 +38,9 @@ def numbers(*parts: range) -> list[str]:
 def test_a_log_that_lost_its_end_and_grew_again(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
     """The position is before the end of the log, and the messages before it are others."""
     broker = own_broker()
-    topic, out, state = broker.create("lost-end"), tmp_path / "out", tmp_path / "state"
+    topic = broker.create("lost-end")
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     put(broker, topic, range(30))
     kept = broker.log_of(topic).stat().st_size
     put(broker, topic, range(30, 50))
@@ -66,7 +68,9 @@ def test_a_log_that_lost_its_end_and_has_not_grown_as_long(
 ) -> None:
     """The message names where the others begin, and not only where the log ends."""
     broker = own_broker()
-    topic, out, state = broker.create("shorter"), tmp_path / "out", tmp_path / "state"
+    topic = broker.create("shorter")
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     put(broker, topic, range(30))
     kept = broker.log_of(topic).stat().st_size
     put(broker, topic, range(30, 50))
@@ -88,7 +92,9 @@ def test_a_log_that_lost_only_what_was_not_read(
 ) -> None:
     """The position is after messages of an aborted transaction, and these are gone."""
     broker = own_broker()
-    topic, out, state = broker.create("aborted"), tmp_path / "out", tmp_path / "state"
+    topic = broker.create("aborted")
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     put(broker, topic, range(30))
     kept = broker.log_of(topic).stat().st_size
     with transaction(broker, "aborted", commit=False) as producer:
@@ -109,7 +115,8 @@ def test_a_log_that_loses_its_end_while_the_flow_runs(
     own_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:
     broker = own_broker()
-    topic, out = broker.create("lost-end"), tmp_path / "out"
+    topic = broker.create("lost-end")
+    out = tmp_path / "out"
     put(broker, topic, range(30))
     kept = broker.log_of(topic).stat().st_size
     put(broker, topic, range(30, 50))
@@ -130,7 +137,9 @@ def test_a_log_that_grows_under_another_leader_epoch_is_no_error(
 ) -> None:
     """Also where the position is after the end of a transaction, which is no message."""
     broker = own_broker()
-    topic, out, state = broker.create("epochs"), tmp_path / "out", tmp_path / "state"
+    topic = broker.create("epochs")
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     expected: list[str] = []
     for number in range(2):
         with transaction(broker, "epochs") as producer:
@@ -149,7 +158,9 @@ def test_a_log_that_grows_under_another_leader_epoch_is_no_error(
 
 def test_a_message_after_the_end_of_a_run_is_read_by_the_next(broker: Broker, tmp_path: Path) -> None:
     """Where the messages before the end were aborted, the client passes on the one after it."""
-    topic, out, state = broker.create("after-end"), tmp_path / "out", tmp_path / "state"
+    topic = broker.create("after-end")
+    out = tmp_path / "out"
+    state = tmp_path / "state"
     put(broker, topic, ["a"], timestamp=1_000_000)
     with transaction(broker, "after-end", commit=False) as producer:
         producer.produce(topic, b"aborted", partition=0, timestamp=1_500_000)
@@ -185,7 +196,8 @@ def test_latest_is_the_end_at_the_first_start(
     """A flow that is killed before its first commit begins again where it began."""
     topic = broker.create(f"latest-{durable}-{processes}".lower())
     put(broker, topic, ["before"])
-    seen, out = tmp_path / "seen", tmp_path / "out"
+    seen = tmp_path / "seen"
+    out = tmp_path / "out"
     program = tmp_path / "flow.py"
     program.write_text(LATEST)
     names = {"SERVERS": broker.servers, "TOPIC": topic, "SEEN": seen, "OUT": out}

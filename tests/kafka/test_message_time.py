@@ -12,7 +12,8 @@ def test_windows_by_the_times_of_messages(broker: Broker) -> None:
     topic = broker.create("times")
     for time_ms, value in MINUTES:
         put(broker, topic, [value], timestamp=time_ms)
-    flow, out = ms.Flow("times"), ms.testing.collect()
+    flow = ms.Flow("times")
+    out = ms.testing.collect()
     messages = flow.source("in", ms.kafka.read(broker.servers, topic, end="latest"))
     timed = messages.event_time(ms.kafka.message_time, lateness=5).key_by(lambda message: "all")
     counts = timed.window("minutes", ms.windows.tumbling(60)).count()
@@ -29,7 +30,8 @@ def test_the_times_are_those_of_a_function(broker: Broker) -> None:
         put(broker, topic, [value], timestamp=time_ms)
 
     def windows(time: object) -> list[object]:
-        flow, out = ms.Flow("times"), ms.testing.collect()
+        flow = ms.Flow("times")
+        out = ms.testing.collect()
         messages = flow.source("in", ms.kafka.read(broker.servers, topic, end="latest"))
         timed = messages.event_time(time).key_by(lambda message: message.value)  # type: ignore[arg-type]
         counts = timed.window("minutes", ms.windows.tumbling(60)).count().items()
@@ -44,7 +46,8 @@ def test_an_item_without_a_time_is_handled_by_the_policy() -> None:
     made = [ms.kafka.Message("a", time=1.5), ms.kafka.Message("b"), "text", ms.kafka.Message("c", time=2.0)]
 
     def values(on_error: str) -> list[bytes | None]:
-        flow, out = ms.Flow("policy"), ms.testing.collect()
+        flow = ms.Flow("policy")
+        out = ms.testing.collect()
         timed = flow.source("in", ms.testing.items(made)).event_time(
             ms.kafka.message_time,
             name="times",

@@ -78,7 +78,8 @@ def test_an_outage_longer_or_shorter_than_the_transaction_timeout(
 def test_a_link_that_breaks_while_reading(broker: Broker, how: str) -> None:
     topic = broker.create(f"reading-{how}")
     with Proxy(broker) as proxy:
-        flow, out = ms.Flow("read"), ms.testing.collect()
+        flow = ms.Flow("read")
+        out = ms.testing.collect()
         source = ms.kafka.read(broker.proxied, topic, decode=int, settings={"socket.timeout.ms": 2000})
         flow.source("in", source).sink("out", out)
         running = flow.start()
@@ -97,7 +98,8 @@ def test_a_link_that_breaks_while_reading(broker: Broker, how: str) -> None:
 def test_a_broker_that_is_killed_again_and_again(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
     """A flow copies from topic to topic while the broker is killed under it."""
     broker = own_broker()
-    source, target = broker.create("from", partitions=2), broker.create("to")
+    source = broker.create("from", partitions=2)
+    target = broker.create("to")
     flow = ms.Flow("copy")
     numbers = flow.source("in", ms.kafka.read(broker.servers, source, decode=str, settings=SHORT))
     numbers.sink("out", ms.kafka.write(broker.servers, target, settings=SHORT))
@@ -134,7 +136,9 @@ def test_a_flow_stops_while_the_broker_is_away(own_broker: Callable[..., Broker]
     broker.start()
     judge = Judge(broker, topic)
     before = len(judge.values())
-    running = counting(broker.servers, topic).start(state=tmp_path / "state", epoch=0.05)
+    # A broker that was killed takes its time before it gives a transaction to a producer.
+    flow = counting(broker.servers, topic, **{"socket.timeout.ms": 30_000})
+    running = flow.start(state=tmp_path / "state", epoch=0.05)
     until(lambda: len(judge.values()) > before + 500)
     running.stop()
     assert is_gapless(judge.values())

@@ -18,8 +18,12 @@ from confluent_kafka.admin import (
 )
 
 Right = tuple[ResourceType, str, AclOperation]
-TOPIC, GROUP, ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
-READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+TOPIC = ResourceType.TOPIC
+GROUP = ResourceType.GROUP
+ID = ResourceType.TRANSACTIONAL_ID
+READ = AclOperation.READ
+WRITE = AclOperation.WRITE
+DESCRIBE = AclOperation.DESCRIBE
 # What the guide lists for each mode; the identity of the outbox follows the prefix of group and id.
 PREFIX = "millstream.rights.out."
 SOURCE: list[Right] = [(TOPIC, "rights", READ)]

@@ -52,7 +52,8 @@ def test_keys_and_values_to_a_topic_and_back(broker: Broker, registry: Registry,
     flow.source("in", ms.testing.items(ORDERS)).sink("out", sink)
     ms.run(flow)
     assert sorted(registry.asked) == [f"POST /subjects/{topic}-{part}/versions" for part in ("key", "value")]
-    flow, out = ms.Flow("decoded"), ms.testing.collect()
+    flow = ms.Flow("decoded")
+    out = ms.testing.collect()
     decode = ms.kafka.avro(registry.url)
     source = ms.kafka.read(broker.servers, topic, end="latest", decode=decode, decode_key=decode)
     flow.source("in", source).sink("out", out)
@@ -75,7 +76,8 @@ BAD = [
 def test_items_that_do_not_match_are_dead_letters(broker: Broker, registry: Registry) -> None:
     topic = broker.create("mismatched")
     encode = ms.kafka.encode_avro(registry.url, ORDER, register=True)
-    flow, bad = ms.Flow("mismatched"), ms.testing.collect()
+    flow = ms.Flow("mismatched")
+    bad = ms.testing.collect()
     items = [ORDERS[0], *(item for item, _ in BAD), {"id": "z", "quantity": 9}]
     sink = ms.kafka.write(broker.servers, topic, encode=encode)
     flow.source("in", ms.testing.items(items)).sink("out", sink, on_error=ms.dead_letter(bad))

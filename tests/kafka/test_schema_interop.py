@@ -176,7 +176,8 @@ def test_json_schema_with_references(address: str, theirs: Any, topic: str) -> N
         address, schema, references=[("address.json", subject, 1)], register=True
     )
     encode = bound(encode, topic, "value")
-    item, context = {"address": "ab"}, field(topic, "value")
+    item = {"address": "ab"}
+    context = field(topic, "value")
     ours = encode(item)
     assert JSONSerializer(Schema(json.dumps(schema), "JSON", refers), theirs)(item, context) == ours
     decode = ms.kafka.json_schema(address, validate=True)
@@ -206,7 +207,9 @@ MESSAGES = {
 @pytest.mark.parametrize("name", MESSAGES)
 def test_protobuf(address: str, theirs: Any, topic: str, name: str, naming: Any) -> None:
     """The path to the message, and the file that another one imports."""
-    kind, item, context = CLASSES[name], MESSAGES[name](), field(topic, "value")
+    kind = CLASSES[name]
+    item = MESSAGES[name]()
+    context = field(topic, "value")
     encode = bound(ms.kafka.encode_protobuf(address, kind, register=True, naming=naming), topic, "value")
     conf = {"subject.name.strategy": STRATEGIES[naming]}
     ours = encode(item)

@@ -41,7 +41,9 @@ def test_avro_from_a_topic(broker: Broker, registry: Registry) -> None:
     topic = broker.create("avro")
     orders = [{"symbol": "ABC", "quantity": number} for number in range(3)]
     put(broker, topic, [framed(7, avro(order)) for order in orders] + [None, framed(8, b"x"), b"raw"])
-    flow, out, bad = ms.Flow("avro"), ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("avro")
+    out = ms.testing.collect()
+    bad = ms.testing.collect()
     source = ms.kafka.read(broker.servers, topic, end="latest", decode=ms.kafka.avro(registry.url))
     flow.source("in", source, on_error=ms.dead_letter(bad)).sink("out", out)
     ms.run(flow)
@@ -67,7 +69,8 @@ def test_json_schema(registry: Registry) -> None:
 
 def test_protobuf_of_another_message(registry: Registry) -> None:
     """Protobuf reads the bytes of any message as those of any other: the path says which it is."""
-    first, order = CLASSES["shop.First"], CLASSES["shop.Order"]
+    first = CLASSES["shop.First"]
+    order = CLASSES["shop.Order"]
     value = ms.kafka.encode_protobuf(registry.url, first, register=True, subject="orders")(first(symbol="A"))
     assert value is not None
     assert ms.kafka.protobuf(registry.url, first)(value) == first(symbol="A")
@@ -89,9 +92,11 @@ def test_keys_and_values_of_a_topic(broker: Broker, registry: Registry) -> None:
     put(broker, topic, [framed(7, avro(order)), None], key=key)
     put(broker, topic, [framed(7, avro(order))])
     put(broker, topic, [framed(7, avro(order))], key=b"raw")
-    decode, bad = ms.kafka.avro(registry.url), ms.testing.collect()
+    decode = ms.kafka.avro(registry.url)
+    bad = ms.testing.collect()
     for decode_key, expected in ((decode, ["id", "id", None]), (bytes, [key, key, None, b"raw"])):
-        flow, out = ms.Flow("keyed"), ms.testing.collect()
+        flow = ms.Flow("keyed")
+        out = ms.testing.collect()
         source = ms.kafka.read(broker.servers, topic, end="latest", decode=decode, decode_key=decode_key)
         flow.source("in", source, on_error=ms.dead_letter(bad)).sink("out", out)
         ms.run(flow)
@@ -162,7 +167,8 @@ def test_an_outage_of_the_registry_is_retried_and_no_policy(
     orders = [{"symbol": "ABC", "quantity": number} for number in range(3)]
     put(broker, topic, [framed(7, avro(order)) for order in orders])
     registry.statuses = [503, 500, 429]
-    flow, out = ms.Flow("outage"), ms.testing.collect()
+    flow = ms.Flow("outage")
+    out = ms.testing.collect()
     source = ms.kafka.read(broker.servers, topic, end="latest", decode=ms.kafka.avro(registry.url))
     flow.source("in", source, on_error=policy).sink("out", out)
     ms.run(flow)

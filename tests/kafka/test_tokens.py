@@ -31,7 +31,9 @@ class Tokens:
     """Makes tokens, counts them, and fails the first times."""
 
     def __init__(self, seconds: float = 60, failures: int = 0) -> None:
-        self.seconds, self.failures, self.made = seconds, failures, 0
+        self.seconds = seconds
+        self.failures = failures
+        self.made = 0
 
     def __call__(self) -> ms.kafka.Token:
         if self.failures > 0:
@@ -49,7 +51,9 @@ def copy(broker: Broker, source: str, target: str, tokens: Callable[[], Any], **
 
 
 def test_a_flow_logs_in_with_tokens(broker: Broker, tmp_path: Path) -> None:
-    source, target, tokens = broker.create("tokens-from"), broker.create("tokens-to"), Tokens()
+    source = broker.create("tokens-from")
+    target = broker.create("tokens-to")
+    tokens = Tokens()
     put(broker, source, ["a", "b"])
     ms.run(copy(broker, source, target, tokens, end="latest"), state=tmp_path / "state")
     assert Judge(broker, target).values() == [b"a", b"b"]
@@ -57,7 +61,9 @@ def test_a_flow_logs_in_with_tokens(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_the_function_is_called_before_a_token_ends(broker: Broker, tmp_path: Path) -> None:
-    source, target, tokens = broker.create("ends-from"), broker.create("ends-to"), Tokens(seconds=10)
+    source = broker.create("ends-from")
+    target = broker.create("ends-to")
+    tokens = Tokens(seconds=10)
     judge = Judge(broker, target)
     running = copy(broker, source, target, tokens).start(state=tmp_path / "state", epoch=0.05)
     try:
@@ -73,10 +79,12 @@ def test_the_function_is_called_before_a_token_ends(broker: Broker, tmp_path: Pa
 
 
 def test_a_function_that_fails_is_called_again(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    source, tokens = broker.create("fails-from"), Tokens(failures=1)
+    source = broker.create("fails-from")
+    tokens = Tokens(failures=1)
     put(broker, source, ["a"])
     settings = {**SETTINGS, "socket.timeout.ms": 3000}
-    flow, out = ms.Flow("tokens"), ms.testing.collect()
+    flow = ms.Flow("tokens")
+    out = ms.testing.collect()
     read = ms.kafka.read(broker.oauth, source, decode=str, settings=settings, token=tokens, end="latest")
     flow.source("in", read).sink("out", out)
     ms.run(flow)

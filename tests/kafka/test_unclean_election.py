@@ -20,7 +20,8 @@ from test_lost_end import FAILURE, lines, numbers
 
 # The first of the replicas is the first leader.
 TOPICS = {"one-epoch": (2, 3), "two-epochs": (3, 2)}
-BEFORE, AFTER = numbers(range(50)), numbers(range(50), range(100, 140))
+BEFORE = numbers(range(50))
+AFTER = numbers(range(50), range(100, 140))
 
 
 @dataclass

@@ -39,7 +39,8 @@ class InBucket:
     """A prefix in a bucket."""
 
     def __init__(self, bucket: Bucket, prefix: str) -> None:
-        self.bucket, self.prefix = bucket, prefix
+        self.bucket = bucket
+        self.prefix = prefix
         self.url = f"s3://{bucket.name}/{prefix}"
         self.config = bucket.server.config()
 

@@ -24,7 +24,8 @@ numbers.sink("out", ms.objects.write(os.environ["TO"], "lines", batch=100, retry
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    flow, errors = tmp_path / "flow.py", tmp_path / "errors"
+    flow = tmp_path / "flow.py"
+    errors = tmp_path / "errors"
     flow.write_text(FLOW)
     command = [sys.executable, "-m", "millstream", "run", str(flow), "--state", str(tmp_path / "state")]
     with small_disk("tmpfs", 4, tmp_path / "small") as disk:

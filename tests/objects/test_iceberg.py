@@ -134,7 +134,8 @@ Commit = Callable[[Transaction], Any]
 
 def on_commit(monkeypatch: pytest.MonkeyPatch, *effects: Callable[[Commit, Transaction], Any]) -> None:
     """Each effect stands in for one commit of the sink."""
-    commit, waiting = Transaction.commit_transaction, list(effects)
+    commit = Transaction.commit_transaction
+    waiting = list(effects)
 
     def committed(self: Transaction) -> Any:
         return waiting.pop(0)(commit, self) if waiting else commit(self)
@@ -249,7 +250,8 @@ def test_killed_writers(warehouse: Warehouse, tmp_path: Path) -> None:
     environment = os.environ | {"PROPERTIES": repr(warehouse.properties), "END": str(ENDLESS)}
     environment |= {"EXPECTED": str(tmp_path / "expected")}
     write = command(tmp_path, "writer", FLOW)
-    stopping, others = threading.Event(), []
+    stopping = threading.Event()
+    others = []
 
     def append() -> None:
         while not stopping.wait(0.3):

@@ -112,7 +112,8 @@ def test_killed_readers(tmp_path: Path, place: Place, format: str) -> None:
     print(f"seed {SEED}")
     from test_read import parquet
 
-    stopping, given = threading.Event(), []
+    stopping = threading.Event()
+    given = []
 
     def write() -> None:
         for first in range(0, 1 << 30, 5000):

@@ -282,7 +282,8 @@ def test_of_two_forwarders_at_once_one_is_stopped(place: Place) -> None:
     from millstream.objects.formats import Lines
 
     options = WriteOptions(place.url, Lines(), "", place.config, 10.0)
-    one, other = Destination(options), Destination(options)
+    one = Destination(options)
+    other = Destination(options)
     for each in (one, other):
         each.connect(ms.OutboxIdentity("numbers", "out", "5eed"))
         assert each.position() is None
@@ -308,7 +309,9 @@ def test_the_position_of_many_objects(seed: int) -> None:
     from millstream.objects.formats import Lines
     from obstore.store import MemoryStore
 
-    chance, store, first = random.Random(seed), MemoryStore(), 0
+    chance = random.Random(seed)
+    store = MemoryStore()
+    first = 0
     largest = chance.choice([1, 10, 10**6, 10**12])
     for _ in range(chance.choice([1, 2, 999, 1000, 1001, 7000])):
         last = first

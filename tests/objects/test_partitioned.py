@@ -110,7 +110,8 @@ def test_objects_of_a_partition(tmp_path: Path, place: Place) -> None:
     marker = f"_millstream/{outbox}/{8:020}.json"
     assert [name for name in names if name.startswith("_")] == [marker]
     assert json.loads(place.contents()[marker])["last"] == 9
-    back, out = ms.Flow("back"), ms.testing.collect()
+    back = ms.Flow("back")
+    out = ms.testing.collect()
     back.source("in", ms.objects.read(place.url, "parquet", config=place.config)).sink("out", out)
     ms.run(back)
     assert sorted(row["n"] for row in out) == list(range(10))
@@ -204,7 +205,8 @@ def test_a_delivery_that_ends_in_its_middle(
     in another way."""
     place = Directory(tmp_path / "dataset")
     rows = [{"country": "abc"[n % 3], "n": n} for n in range(9)]
-    create, attempts = Prefix.create, iter(range(100))
+    create = Prefix.create
+    attempts = iter(range(100))
 
     def created(self: Prefix, name: str, content: bytes) -> bool:
         if (attempt := next(attempts)) == ends_at // 2 and ends_at % 2 == 0:
@@ -232,7 +234,8 @@ def test_an_answer_that_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Place, ends_at: int
 ) -> None:
     rows = [{"country": "abc"[n % 3], "n": n} for n in range(9)]
-    create, attempts = Prefix.create, iter(range(100))
+    create = Prefix.create
+    attempts = iter(range(100))
 
     def created(self: Prefix, name: str, content: bytes) -> bool:
         if next(attempts) == ends_at // 2:
@@ -255,7 +258,8 @@ def test_another_copy_of_the_state_directory(
     """It has written between two deliveries, into the same partitions and into another one."""
     write(place, [{"country": text, "n": 0} for text in "ab"], tmp_path / "state")
     shutil.copytree(tmp_path / "state", tmp_path / "copy")
-    check, effects = PartitionedDestination.write, [lambda: copy_writes()]
+    check = PartitionedDestination.write
+    effects = [lambda: copy_writes()]
 
     def copy_writes() -> None:
         rows = [{"country": text, "n": number} for number, text in enumerate("ab" + others)]

@@ -27,7 +27,8 @@ READ: dict[Path | None, list[Any]] = {}
 
 def read(place: Place, format: Any = "lines", state: Path | None = None, **options: Any) -> list[Any]:
     """The items that a run reads."""
-    flow, out = ms.Flow("copy"), ms.testing.collect()
+    flow = ms.Flow("copy")
+    out = ms.testing.collect()
     out = READ.setdefault(state, out) if state is not None else out
     before = len(out)
     flow.source("in", ms.objects.read(place.url, format, config=place.config, **options)).sink("out", out)
@@ -165,7 +166,8 @@ class Following:
     """A flow in a process that follows a place, until the end of the block; what it has read is in a file."""
 
     def __init__(self, place: Place, folder: Path) -> None:
-        self.out, self.errors = folder / "out", folder / "errors"
+        self.out = folder / "out"
+        self.errors = folder / "errors"
         (folder / "flow.py").write_text(FOLLOW.format(url=place.url, config=place.config, out=str(self.out)))
         self.command = [sys.executable, "-m", "millstream", "run", str(folder / "flow.py")]
         self.command += ["--state", str(folder / "state"), "--epoch", "20ms", "--sync", "never"]

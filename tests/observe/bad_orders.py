@@ -15,7 +15,8 @@ class Replies(Protocol):
 
 class Desk(Orders):
     def __init__(self, replies: Replies) -> None:
-        self.replies, self.total = replies, 0
+        self.replies = replies
+        self.total = 0
 
     def place(self, symbol: str, quantity: int) -> None:
         if quantity < 0:

@@ -78,7 +78,8 @@ def test_failures_state_and_lag_are_on_the_page(tab: "Tab", tmp_path: Path) -> N
         skipped = next(one for one in snapshot["failures"] if one["outcome"] == "skipped")
         assert (skipped["step"], skipped["error"]) == ("refuse", "TypeError: seven")
         # Numbers of their own, although the policy of both is to skip.
-        parse, refuse = step(snapshot, "parse"), step(snapshot, "refuse")
+        parse = step(snapshot, "parse")
+        refuse = step(snapshot, "refuse")
         assert parse["dead_letters"] == parse["skipped"] > 0
         assert refuse["dead_letters"] == 0 < refuse["skipped"]
         assert snapshot["epochs"]["since_commit_seconds"] < PATIENCE

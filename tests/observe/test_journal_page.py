@@ -41,7 +41,8 @@ def follow(program: Path, leader: StoreServer, copy: Path) -> "subprocess.Popen[
 
 
 def test_a_lagging_follower_is_named(millstream_bin: Path, tab: "Tab", tmp_path: Path) -> None:
-    orders, copy = tmp_path / "orders", tmp_path / "copy"
+    orders = tmp_path / "orders"
+    copy = tmp_path / "copy"
     address = f"127.0.0.1:{servers.free_port()}"
     pictures = GUIDE / "pictures" if os.environ.get("MILLSTREAM_PICTURES") else tmp_path
     serve = ["journal", "serve", "--listen", "127.0.0.1:0", str(orders)]

@@ -69,7 +69,8 @@ def test_a_slow_step_is_seen_at_one_glance(tab: "Tab", tmp_path: Path) -> None:
         last = tab.page.evaluate("page.snapshot.steps[2]")
         errors = flow.stop()
         reported = next(line.split() for line in errors.splitlines() if line.startswith("enrich "))
-        items, busy_seconds = int(reported[1]), float(reported[3]) / 1e3
+        items = int(reported[1])
+        busy_seconds = float(reported[3]) / 1e3
         assert last["items_in"] <= items
         # An item takes the millisecond that the step sleeps, or more on a busy machine.
         assert 0.001 * last["items_in"] <= last["busy_seconds"] <= busy_seconds

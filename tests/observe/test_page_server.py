@@ -154,7 +154,8 @@ def test_a_thousand_connections_do_not_hold_up_probes(guarded: Observed, request
 
 def subscribed(flow: Observed, address: str) -> tuple[socket.socket, bytes]:
     """A client of the events, from one of the addresses of this machine, and the first line of its answer."""
-    target, source = (flow.host, flow.port), (address, 0)
+    target = (flow.host, flow.port)
+    source = (address, 0)
     client = socket.create_connection(target, timeout=PATIENCE, source_address=source)
     client.sendall(b"GET /events?token=abc HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     return client, client.recv(12)

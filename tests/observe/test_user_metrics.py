@@ -112,7 +112,8 @@ def test_threads_lose_no_count() -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_function_of_a_step_counts(workers: int) -> None:
-    counter, gauge = ms.counter(f"test_of_steps_{workers}"), ms.gauge(f"test_of_steps_{workers}_gauge")
+    counter = ms.counter(f"test_of_steps_{workers}")
+    gauge = ms.gauge(f"test_of_steps_{workers}_gauge")
     flow = ms.Flow("f")
 
     def key(n: int) -> int:

@@ -67,7 +67,8 @@ class Server:
     def __init__(self, **settings: str) -> None:
         # The directories of pytest are those of its user alone.
         self.folder = Path(tempfile.mkdtemp(prefix="millstream-postgres-", dir="/tmp"))
-        self.data, self.log = self.folder / "data", self.folder / "server.log"
+        self.data = self.folder / "data"
+        self.log = self.folder / "server.log"
         self.settings = SETTINGS | settings
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0

@@ -77,7 +77,8 @@ class Reading:
         self.watch_seconds = 10.0
         self.on_error = "fail"
         self.has_state = True
-        self.state, self.out = folder / "state", folder / "out"
+        self.state = folder / "state"
+        self.out = folder / "out"
         self.running: subprocess.Popen[str] | None = None
         (folder / "changes.py").write_text(FLOW)
 

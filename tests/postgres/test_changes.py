@@ -278,7 +278,8 @@ def test_an_older_copy_of_the_state_directory(items: Database, tmp_path: Path) -
     change = reading.wait_for(2)[1]
     reading.wait(lambda: reading.confirmed() > change[5])
     reading.stop()
-    reading.state, reading.out = tmp_path / "state copy", tmp_path / "out copy"
+    reading.state = tmp_path / "state copy"
+    reading.out = tmp_path / "out copy"
     failure = reading.failure()
     assert "changes in between are lost to it" in failure, failure
 

@@ -23,7 +23,8 @@ def test_killed_flows(tmp_path: Path, database: Database) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     Writer.create_tables(database, 300)
-    writer, reading = Writer(database, SEED), Reading(tmp_path, database)
+    writer = Writer(database, SEED)
+    reading = Reading(tmp_path, database)
     writer.start()
     for _ in range(KILLS):
         before = len(reading.changes())
@@ -42,7 +43,8 @@ def test_flows_killed_in_their_snapshot(tmp_path: Path, database: Database) -> N
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     Writer.create_tables(database, ROWS)
-    writer, reading = Writer(database, SEED, 0.01), Reading(tmp_path, database)
+    writer = Writer(database, SEED, 0.01)
+    reading = Reading(tmp_path, database)
     writer.start()
     for _ in range(KILLS):
         reading.start()
@@ -60,7 +62,8 @@ def test_killed_servers(tmp_path: Path, mortal: Server) -> None:
     chance = random.Random(SEED)
     database = mortal.create_database()
     Writer.create_tables(database, 300)
-    writer, reading = Writer(database, SEED), Reading(tmp_path, database)
+    writer = Writer(database, SEED)
+    reading = Reading(tmp_path, database)
     writer.start()
     reading.start()
     for _ in range(KILLS):
@@ -84,7 +87,8 @@ def test_killed_flows_and_servers(tmp_path: Path, mortal: Server) -> None:
     chance = random.Random(SEED)
     database = mortal.create_database()
     Writer.create_tables(database, 300)
-    writer, reading = Writer(database, SEED), Reading(tmp_path, database)
+    writer = Writer(database, SEED)
+    reading = Reading(tmp_path, database)
     writer.start()
     for _ in range(KILLS):
         reading.start()

@@ -154,7 +154,8 @@ def test_bytes_that_are_no_text(encoded: Database, tmp_path: Path) -> None:
             found = connection.pgconn.exec_(statement.encode("latin-1"))
             assert not found.error_message, found.error_message
 
-    good, bad = "\u00e9t\u00e9".encode(codec).decode("latin-1"), byte.decode("latin-1")
+    good = "\u00e9t\u00e9".encode(codec).decode("latin-1")
+    bad = byte.decode("latin-1")
     execute(f'CREATE TABLE items (id int PRIMARY KEY, "{good}" text)')
     for number, text in enumerate((good, bad, "last"), 1):
         execute(f"INSERT INTO items VALUES ({number}, 'a{text}')")

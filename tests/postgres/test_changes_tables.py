@@ -232,7 +232,8 @@ def test_another_cluster(items: Database, mortal: Server, tmp_path: Path) -> Non
     other = mortal.create_database()
     other.execute("CREATE TABLE items (id int PRIMARY KEY, text text)")
     other.execute("INSERT INTO items VALUES (3, 'three'), (9, 'nine')")
-    reading.database, reading.dsn = other, other.dsn
+    reading.database = other
+    reading.dsn = other.dsn
     follow_way_out(reading, "is another cluster")
 
 

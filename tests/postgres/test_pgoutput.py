@@ -12,7 +12,11 @@ from millstream.postgres import pgoutput
 from millstream.postgres.decode import Decoder
 from millstream.postgres.types import Encoding, Types
 
-INT, TEXT, TIMESTAMPTZ, JSONB, OWN = 23, 25, 1184, 3802, 20_000
+INT = 23
+TEXT = 25
+TIMESTAMPTZ = 1184
+JSONB = 3802
+OWN = 20_000
 
 
 def text(value: str) -> bytes:

@@ -88,7 +88,8 @@ def test_a_forwarder_that_wakes_up_too_late(tmp_path: Path, database: Database) 
     # Its open transaction would hold the row; a machine that is lost holds it until the server notices.
     database.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
     original = writing.state, writing.expected
-    writing.state, writing.expected = tmp_path / "copy", tmp_path / "expected copy"
+    writing.state = tmp_path / "copy"
+    writing.expected = tmp_path / "expected copy"
     shutil.copytree(original[0], writing.state)
     shutil.copyfile(original[1], writing.expected)
     running = writing.start()
@@ -119,7 +120,8 @@ def test_a_forwarder_whose_connection_survives_its_sleep(tmp_path: Path, databas
         asleep.send_signal(signal.SIGCONT)
         assert time.monotonic() < until, "it is always in a transaction"
         time.sleep(0.01)
-    writing.state, writing.expected = tmp_path / "copy", tmp_path / "expected copy"
+    writing.state = tmp_path / "copy"
+    writing.expected = tmp_path / "expected copy"
     shutil.copytree(tmp_path / "state", writing.state)
     shutil.copyfile(tmp_path / "expected", writing.expected)
     running = writing.start()
@@ -147,7 +149,8 @@ def test_an_older_copy_of_a_state_directory(tmp_path: Path, database: Database) 
     stop(running)
     writing.complete()
     before = writing.length()
-    writing.state, writing.expected = tmp_path / "copy", tmp_path / "expected copy"
+    writing.state = tmp_path / "copy"
+    writing.expected = tmp_path / "expected copy"
     _, errors = writing.start().communicate(timeout=PATIENCE)
     assert "copy of the state directory" in errors, errors
     assert writing.length() == before

@@ -84,7 +84,8 @@ def test_rows_of_another_process_are_not_taken_for_those_of_this_one(
     table: Database, begun: bool, monkeypatch: pytest.MonkeyPatch, lose: Callable[..., None]
 ) -> None:
     sink = Sink(table)
-    late, other = sink.connected(), of_another_process(Sink(table), monkeypatch)
+    late = sink.connected()
+    other = of_another_process(Sink(table), monkeypatch)
     first = 0
     if begun:
         late.write([(0, "both")], 0, 0)
@@ -152,7 +153,8 @@ def test_a_flow_that_loses_its_connection(
     """The transaction is lost, and written again, unless another process was there first."""
     identities: list[ms.OutboxIdentity] = []
     lost: list[int] = []
-    prepare, write = Progress.__init__, Statements.write
+    prepare = Progress.__init__
+    write = Statements.write
 
     def remember(self: Progress, connection: Any, its: Any, outbox: ms.OutboxIdentity, more: Any) -> None:
         identities.append(outbox)

@@ -62,7 +62,8 @@ class Writing:
         database.execute(f"CREATE TABLE numbers (number bigint {key}, text text)")  # type: ignore[arg-type]
         self.database = database
         self.folder = folder
-        self.state, self.expected = folder / "state", folder / "expected"
+        self.state = folder / "state"
+        self.expected = folder / "expected"
         (folder / "flow.py").write_text(FLOW)
         self.workers = workers
         key_option = "'key': 'number', " if keyed else ""

@@ -17,7 +17,8 @@ def serve(millstream_bin: Path, tmp_path: Path) -> Iterator[Serve]:
 @pytest.fixture
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """While the file of this path exists, each sync of a process started by the test fails."""
-    source, library = Path(__file__).with_name("failing_sync.c"), tmp_path / "failing_sync.so"
+    source = Path(__file__).with_name("failing_sync.c")
+    library = tmp_path / "failing_sync.so"
     options = ["-shared", "-fPIC", "-Wall", "-Werror", "-pthread"]
     subprocess.run(["cc", *options, "-o", library, source], check=True)
     switch = tmp_path / "fail"

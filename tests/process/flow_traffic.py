@@ -133,7 +133,8 @@ class Killed:
 
     def go_on(self, running: subprocess.Popen[str]) -> None:
         """Waits until there is more output than ever before."""
-        before, started = self.progress(), time.monotonic()
+        before = self.progress()
+        started = time.monotonic()
         while self.progress() <= before:
             assert running.poll() is None, running.communicate()[1]
             assert time.monotonic() < started + PATIENCE, "the flow hangs"

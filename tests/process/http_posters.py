@@ -15,7 +15,8 @@ class Poster(threading.Thread, ABC):
 
     def __init__(self, port: int, name: int) -> None:
         super().__init__(daemon=True)
-        self.port, self.prefix = port, name
+        self.port = port
+        self.prefix = name
         self.posted = 0
         self.stopping = threading.Event()
         self.failure: BaseException | None = None

@@ -152,7 +152,8 @@ class Table:
         numbered = dict(rows)
         assert all(numbered[number] == item for number, item in rows), "a number has two items"
         assert sorted(numbered) == list(range(len(numbered))), "numbers have gaps"
-        found, given = Counter(item for _, item in rows), Counter(expected)
+        found = Counter(item for _, item in rows)
+        given = Counter(expected)
         by_number = Counter(numbered.values())
         figures |= {
             "items": len(expected),

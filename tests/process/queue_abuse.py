@@ -61,10 +61,12 @@ def drips(abuser: Abuser) -> None:
     """250 connections, each with a byte a second of a long item."""
     dripping = abuser.several()
     text = b"set drip 0 0 60000\r\n" + bytes(60_000)
-    begin, sent = time.monotonic(), 0
+    begin = time.monotonic()
+    sent = 0
     while abuser.goes_on():
         while sent < (time.monotonic() - begin) * len(dripping):
-            which, at = sent % len(dripping), sent // len(dripping)
+            which = sent % len(dripping)
+            at = sent // len(dripping)
             say(dripping[which], text[at : at + 1])
             sent += 1
         time.sleep(0.002)

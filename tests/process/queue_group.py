@@ -67,7 +67,9 @@ class Member:
     """
 
     def __init__(self, program: Path, folder: Path, name: str, arbiter: Arbiter, *options: str) -> None:
-        self.program, self.folder, self.name = program, folder / name, name
+        self.program = program
+        self.folder = folder / name
+        self.name = name
         # It does not listen for clients before it serves.
         self.reserved = reserve(), reserve()
         self.port, self.replica = (int(each.getsockname()[1]) for each in self.reserved)
@@ -75,7 +77,8 @@ class Member:
         self.options = options
         self.log_path = folder / f"{name}.log"
         self.log_path.write_text("")
-        self.arbiter, self.way = arbiter, folder / f"arbiter-of-{name}"
+        self.arbiter = arbiter
+        self.way = folder / f"arbiter-of-{name}"
         self.reach_arbiter(True)
         self.process: subprocess.Popen[bytes] | None = None
 

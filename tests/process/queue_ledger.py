@@ -61,11 +61,13 @@ class Clients:
                 self.stored.add(f"{name}:{number}")
 
     def consume(self, connection: Connection, name: str) -> None:
-        queue, open_item = ("jobs", "mail", "jobs")[int(name[1:])], ""
+        queue = ("jobs", "mail", "jobs")[int(name[1:])]
+        open_item = ""
         while not self.stops.is_set():
             connection.socket.sendall(f"get {queue}/close/open/t=50\r\n".encode())
             line = connection.line()
-            confirmed, open_item = open_item, ""
+            confirmed = open_item
+            open_item = ""
             if line != b"END":
                 open_item = check(connection.block(int(line.split()[3])))
                 assert connection.line() == b"END"
@@ -77,7 +79,8 @@ class Clients:
 
     def wait_for_more(self) -> None:
         """Until some more was put and taken."""
-        stored, confirmed = len(self.stored), len(self.confirmed)
+        stored = len(self.stored)
+        confirmed = len(self.confirmed)
         until(
             lambda: (
                 bool(self.faults) or (len(self.stored) > stored + 50 and len(self.confirmed) > confirmed + 20)

@@ -94,7 +94,8 @@ def server(command: list[str], folder: Path) -> Iterator[int]:
 
 # The commands of servers; ``{port}`` is the port. Each lets clients in without a login, and with this one.
 
-USER, PASSWORD = "flow", "op:n@s/same"
+USER = "flow"
+PASSWORD = "op:n@s/same"
 
 
 def nats(folder: Path) -> list[str]:
@@ -108,7 +109,8 @@ def nats(folder: Path) -> list[str]:
 
 def mosquitto(folder: Path, *lines: str) -> list[str]:
     """An MQTT broker, which keeps its sessions in the folder."""
-    words, config = folder / "words", folder / "mosquitto.conf"
+    words = folder / "words"
+    config = folder / "mosquitto.conf"
     make = [program("mosquitto_passwd", "apt-get install mosquitto"), "-b", "-c", str(words), USER, PASSWORD]
     subprocess.run(make, check=True, capture_output=True)
     settings = [f"password_file {words}", "allow_anonymous true", "user root", *lines]

@@ -42,7 +42,8 @@ def small_disk(kind: str, megabytes: int, folder: Path) -> Iterator[SmallDisk]:
 
     Where the kernel does not have this kind, the test is skipped, and a warning in pytest's summary names it.
     """
-    mounted, image = folder / "disk", folder / "disk.img"
+    mounted = folder / "disk"
+    image = folder / "disk.img"
     mounted.mkdir(parents=True)
     if kind == "tmpfs":
         _run("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", mounted)

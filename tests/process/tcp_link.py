@@ -94,7 +94,8 @@ class Link:
     def cut(self) -> None:
         """Closes all connections; new ones work."""
         with self.lock:
-            ends, self.sockets = self.sockets, set()
+            ends = self.sockets
+            self.sockets = set()
         for end in ends:
             close(end)
 

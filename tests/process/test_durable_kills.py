@@ -110,7 +110,8 @@ def test_word_count(tmp_path: Path, workers: int, free_port: Callable[[], int]) 
     sender.stop()
     _, told = last.communicate(timeout=PATIENCE)
     assert last.returncode == 0, told
-    expected, counts = [], Counter[str]()
+    expected = []
+    counts = Counter[str]()
     lines = recorded(state, "lines")
     for word in b" ".join(lines).decode().lower().split():
         counts[word] += 1
@@ -160,7 +161,8 @@ def market_spread(
 ) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    state, journal = folder / "state", folder / "results"
+    state = folder / "state"
+    journal = folder / "results"
     addresses = {"QUOTES": f"127.0.0.1:{ports[0]}", "ORDERS": f"127.0.0.1:{ports[1]}"}
     more = {"RESULTS_JOURNAL": str(journal), "STATE": str(state), "WORKERS": str(workers)}
     killed = Killed(command, environment | addresses | more, lambda: journal_length(journal), chance)

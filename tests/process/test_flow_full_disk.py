@@ -139,7 +139,8 @@ def test_a_flow_whose_disk_fills_under_kills_loses_and_repeats_nothing(
     rounds = ROUNDS // 5 or 5
     with small_disk(kind, DISK_MIB, tmp_path / "small") as disk:
         ms.Journal(disk.path / "journal", segment_bytes=MIB).close()
-        runs, room = Runs(tmp_path, disk.path, workers, sync), Room(disk)
+        runs = Runs(tmp_path, disk.path, workers, sync)
+        room = Room(disk)
         # Not even the first commit has room.
         room.leave(0)
         assert not runs.once()

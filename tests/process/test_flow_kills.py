@@ -42,7 +42,9 @@ def command(flow: Path, workers: int, state: Path) -> list[str]:
 def test_word_count_is_killed_and_loses_and_repeats_nothing(tmp_path: Path, workers: int) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    flow, state, out = tmp_path / "flow.py", tmp_path / "state", tmp_path / "out"
+    flow = tmp_path / "flow.py"
+    state = tmp_path / "state"
+    out = tmp_path / "out"
     flow.write_text(WORD_COUNT)
     books = [tmp_path / "a", tmp_path / "b"]
     lines = 30_000 + 15_000 * min(KILLS, 40)
@@ -50,7 +52,8 @@ def test_word_count_is_killed_and_loses_and_repeats_nothing(tmp_path: Path, work
         words = (f"w{chance.randrange(500)} W{chance.randrange(50)}" for _ in range(lines))
         book.write_text("\n".join(words) + "\n")
     environment = os.environ | {"BOOKS": ":".join(map(str, books)), "OUT": str(out)}
-    kills, resumed = 0, []
+    kills = 0
+    resumed = []
     while True:
         started = time.monotonic()
         running = subprocess.Popen(
@@ -73,7 +76,8 @@ def test_word_count_is_killed_and_loses_and_repeats_nothing(tmp_path: Path, work
     expected = Counter(f"('{word}', {n})" for word, count in counts.items() for n in range(1, count + 1))
     expected.update(f"('end', '{word}', {count})" for word, count in counts.items())
     found = Counter(out.read_text().splitlines())
-    lost, repeated = expected - found, found - expected
+    lost = expected - found
+    repeated = found - expected
     figures = {
         "promise": 9,
         "flow": "word count",

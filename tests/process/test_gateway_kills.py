@@ -53,7 +53,8 @@ class Caller(Poster):
 def test_answered_calls_are_recorded_once(tmp_path: Path, sync: str) -> None:
     print(f"seed {SEED}")
     (tmp_path / "shop.py").write_text(INTERFACE)
-    port, orders = free_port(), tmp_path / "orders"
+    port = free_port()
+    orders = tmp_path / "orders"
     command = [sys.executable, "-m", "millstream", "service", "gateway", f"127.0.0.1:{port}"]
     command += ["--calls", f"{orders}={tmp_path / 'shop.py'}:Orders", "--sync", sync]
     killed = Killed(command, dict(os.environ), lambda: journal_length(orders), random.Random(SEED))

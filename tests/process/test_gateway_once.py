@@ -33,10 +33,12 @@ class Repeater(Poster):
 
     def __init__(self, port: int, name: int, keys: range) -> None:
         self.random = random.Random(SEED + name)
-        self.keys, self.begun = keys, 0
+        self.keys = keys
+        self.begun = 0
         #: The numbers of the records with which each key was answered.
         self.answered: dict[str, set[int]] = {}
-        self.answers, self.repeats = 0, 0
+        self.answers = 0
+        self.repeats = 0
         super().__init__(port, name)
 
     def post(self, connection: http.client.HTTPConnection, number: int) -> None:
@@ -58,7 +60,8 @@ class Repeater(Poster):
 def test_a_key_is_one_call(tmp_path: Path, sync: str) -> None:
     print(f"seed {SEED}")
     (tmp_path / "shop.py").write_text(INTERFACE)
-    ports, orders = (free_port(), free_port()), tmp_path / "orders"
+    ports = (free_port(), free_port())
+    orders = tmp_path / "orders"
 
     posters: list[Repeater] = []
 
@@ -70,7 +73,8 @@ def test_a_key_is_one_call(tmp_path: Path, sync: str) -> None:
         command += ["--calls", f"{orders}={tmp_path / 'shop.py'}:Orders", "--sync", sync]
         return Killed(command, dict(os.environ), answers, random.Random(SEED))
 
-    killed, other = gateway(ports[0]), gateway(ports[1])
+    killed = gateway(ports[0])
+    other = gateway(ports[1])
     beside = other.start()
     # Two clients of each gateway; the keys of the first and the last are the same.
     keys = [range(0, 1 << 62, 2), range(1, 1 << 62, 2), range(1 << 40, 1 << 62, 2), range(0, 1 << 62, 2)]

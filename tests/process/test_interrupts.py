@@ -140,7 +140,8 @@ print(shell.run_cell("1 + 1").result, flush=True)
 
 def endless(seconds: float) -> tuple[ms.Flow, list[Any]]:
     """A flow without an end whose step takes so long."""
-    flow, out = ms.Flow("endless"), ms.testing.collect()
+    flow = ms.Flow("endless")
+    out = ms.testing.collect()
 
     def work(n: int) -> int:
         time.sleep(seconds)
@@ -198,7 +199,8 @@ def test_a_started_flow_keeps_state_as_run_does(tmp_path: Path) -> None:
         endless(0)[0].start(workers=0)
     with pytest.raises(ms.FlowUsageError, match="drop_state needs"):
         endless(0)[0].start(drop_state=["x"])
-    flow, out = ms.Flow("kept"), ms.testing.collect()
+    flow = ms.Flow("kept")
+    out = ms.testing.collect()
     flow.source("in", ms.testing.items(range(10))).sink("out", out)
     flow.start(state=state).wait(timeout=60)
     assert out == list(range(10)) and os.listdir(state)

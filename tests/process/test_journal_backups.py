@@ -48,7 +48,8 @@ def orders(tmp_path: Path) -> Iterator[Path]:
 def numbers(path: Path) -> tuple[int, int]:
     """The first and the next number of a journal, each of whose records is its number."""
     with ms.Journal(path, "r") as journal:
-        first, following = journal.first, journal.next
+        first = journal.first
+        following = journal.next
         for record in journal.read(first, following):
             assert record.body == b"%d" % record.sequence
         return first, following
@@ -93,7 +94,8 @@ def test_torn_copies_are_opened_as_they_are_or_salvaged(
     orders: Path, tmp_path: Path, millstream_bin: Path
 ) -> None:
     for attempt in range(6):
-        torn, target = tmp_path / f"torn {attempt}", tmp_path / f"salvaged-{attempt}"
+        torn = tmp_path / f"torn {attempt}"
+        target = tmp_path / f"salvaged-{attempt}"
         if attempt % 2:
             subprocess.run(["cp", "-a", orders, torn], check=False, capture_output=True)
         else:
@@ -204,7 +206,8 @@ def outputs(folder: Path, millstream_bin: Path) -> list[tuple[int, int]]:
 def test_a_service_on_the_backup_of_a_running_one_takes_each_input_once(
     tmp_path: Path, millstream_bin: Path, rebuild: str
 ) -> None:
-    live, backup = tmp_path / "live", tmp_path / "backup"
+    live = tmp_path / "live"
+    backup = tmp_path / "backup"
     live.mkdir()
     backup.mkdir()
     for folder in (live, backup):
@@ -237,7 +240,8 @@ def test_a_service_on_the_backup_of_a_running_one_takes_each_input_once(
         publishing.stdin.close()
     subprocess.run([*service, "--drain"], cwd=backup, check=True)
     found = outputs(backup, millstream_bin)
-    state, expected = 0, []
+    state = 0
+    expected = []
     for _, number in found:
         state = (state * 31 + number) % 1_000_003
         expected.append(state)

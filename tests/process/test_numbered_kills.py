@@ -47,7 +47,9 @@ def receiver(port: int, out: Path) -> subprocess.Popen[str]:
 
 def received(out: Path) -> list[int]:
     """The numbers in the file; each message is what its number says."""
-    data, at, numbers = out.read_bytes(), 0, []
+    data = out.read_bytes()
+    at = 0
+    numbers = []
     while at < len(data):
         (length,) = struct.unpack_from(">I", data, at)
         (number,) = struct.unpack_from("<Q", data, at + 4)
@@ -63,12 +65,17 @@ def test_a_receiver_drops_what_comes_again(
 ) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    flow, state, out, port = tmp_path / "flow.py", tmp_path / "state", tmp_path / "out", free_port()
+    flow = tmp_path / "flow.py"
+    state = tmp_path / "state"
+    out = tmp_path / "out"
+    port = free_port()
     flow.write_text(FLOW)
     options = ["--state", str(state), "--epoch", "50ms", "--sync", "never"]
     command = [sys.executable, "-m", "millstream", "run", str(flow), *options]
     environment = os.environ | {"ITEMS": str(ITEMS), "TO": f"127.0.0.1:{port}"}
-    listening, kills, reports = receiver(port, out), 0, []
+    listening = receiver(port, out)
+    kills = 0
+    reports = []
     started = time.monotonic()
     while True:
         assert time.monotonic() < started + KILLING + PATIENCE, "it gets nowhere"

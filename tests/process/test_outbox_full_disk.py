@@ -25,7 +25,8 @@ ROUNDS = int(os.environ.get("MILLSTREAM_KILLS", "0")) // 5 or 4
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 DISK_MIB = 160
 """Three segments of 16 MiB of the state journal, and two of 32 MiB of the outbox."""
-ITEMS, TEXT = 200_000, 400
+ITEMS = 200_000
+TEXT = 400
 """Output of all items is more than the room of one round."""
 
 FLOW = (
@@ -49,8 +50,10 @@ DISKS = [("tmpfs", 1, "never"), ("ext4", 2, "always"), ("xfs", 1, "never")]
 @pytest.mark.parametrize(("kind", "workers", "sync"), variations(DISKS, lambda case: case[0] == "tmpfs"))
 def test_a_full_disk_loses_and_repeats_nothing(kind: str, workers: int, sync: str, tmp_path: Path) -> None:
     print(f"seed {SEED}")
-    chance, ended = random.Random(SEED), Counter[str]()
-    flow, table = tmp_path / "flow.py", Table(tmp_path / "table")
+    chance = random.Random(SEED)
+    ended = Counter[str]()
+    flow = tmp_path / "flow.py"
+    table = Table(tmp_path / "table")
     flow.write_text(FLOW.replace("ITEMS", str(ITEMS)))
     with small_disk(kind, DISK_MIB, tmp_path / "small") as disk:
         room = Room(disk)

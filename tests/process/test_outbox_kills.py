@@ -23,7 +23,8 @@ SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 @pytest.mark.parametrize("kind", ["remembers", "forgets", "async"])
 def test_kills_lose_nothing(tmp_path: Path, kind: str, workers: int) -> None:
     print(f"seed {SEED}")
-    flow, table = tmp_path / "flow.py", Table(tmp_path / "table")
+    flow = tmp_path / "flow.py"
+    table = Table(tmp_path / "table")
     flow.write_text(NUMBERS)
     options = ["--workers", str(workers), "--state", str(tmp_path / "state"), "--epoch", "20ms"]
     command = [sys.executable, "-m", "millstream", "run", str(flow), *options, "--sync", "never"]

@@ -27,7 +27,8 @@ class Runs:
     def __init__(
         self, folder: Path, kind: str, workers: int, options: str = "{}", state: bool = True
     ) -> None:
-        self.table, self.expected = Table(folder / "table"), folder / "expected"
+        self.table = Table(folder / "table")
+        self.expected = folder / "expected"
         (folder / "flow.py").write_text(NUMBERS)
         self.command = [sys.executable, "-m", "millstream", "run", str(folder / "flow.py")]
         self.command += ["--workers", str(workers)]

@@ -22,7 +22,9 @@ SECONDS = float(os.environ.get("MILLSTREAM_SECONDS", 1.5))
 SEED = os.environ.get("MILLSTREAM_SEED", str(random.SystemRandom().randrange(1 << 32)))
 ABUSE = Path(__file__).with_name("queue_abuse.py")
 
-ITEM_BYTES, OUTPUT_BYTES, CONNECTIONS_MAX = 64 << 10, 64 << 10, 300
+ITEM_BYTES = 64 << 10
+OUTPUT_BYTES = 64 << 10
+CONNECTIONS_MAX = 300
 CONFIG = f"""
 [limits]
 connections = {CONNECTIONS_MAX}

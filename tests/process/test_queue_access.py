@@ -25,7 +25,8 @@ def ask(server: QueueServer, request: bytes) -> bytes:
 
 def certificate_and_key(folder: Path) -> tuple[Path, Path]:
     """Made with openssl, which every system has."""
-    certificate, key = folder / "cert.pem", folder / "key.pem"
+    certificate = folder / "cert.pem"
+    key = folder / "key.pem"
     make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost"]
     subprocess.run(

@@ -36,7 +36,8 @@ class Client(Protocol):
 
 
 def scenes(connect: Callable[[], Client], close: Callable[[Any], None], queue: str) -> Client:
-    client, other = connect(), connect()
+    client = connect()
+    other = connect()
     for item in ("first", "second"):
         assert client.set(queue, item)
     assert [client.get(queue) for _ in range(3)] == ["first", "second", None]

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from queue_server import Serve
 
-ROUNDS, QUEUES = 60, 3
+ROUNDS = 60
+QUEUES = 3
 SEED = random.SystemRandom().randrange(1 << 32)
 
 

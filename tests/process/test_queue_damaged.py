@@ -21,7 +21,8 @@ def by_memcache(server: QueueServer, _run: Run, _kestrel_port: int) -> None:
 
 
 def by_kestrel(server: QueueServer, _run: Run, kestrel_port: int) -> None:
-    memcached_port, server.port = server.port, kestrel_port
+    memcached_port = server.port
+    server.port = kestrel_port
     with server.connect() as line:
         assert line.ask(b"delete jobs") == b"DELETED"
     server.port = memcached_port

@@ -67,7 +67,9 @@ def test_a_flow_from_queue_to_queue_loses_and_repeats_nothing(
 ) -> None:
     print(f"seed {SEED}")
     chance = random.Random(f"{SEED} {workers}")
-    flow, state, place = tmp_path / "flow.py", tmp_path / "state", tmp_path / "queues"
+    flow = tmp_path / "flow.py"
+    state = tmp_path / "state"
+    place = tmp_path / "queues"
     flow.write_text(COUNTING)
     expected = fill(place, chance, 60_000 + 20_000 * KILLS)
     # Each commit is a record of the state journal.
@@ -90,7 +92,8 @@ def test_a_flow_from_queue_to_queue_loses_and_repeats_nothing(
         if running.returncode == 0:
             break
         assert running.returncode == -signal.SIGKILL, told
-    lost, reordered = Counter(expected), 0
+    lost = Counter(expected)
+    reordered = 0
     last: Counter[str] = Counter()
     with ms.Queues(place) as queues:
         for item in queues["out"]:

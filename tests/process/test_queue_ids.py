@@ -57,7 +57,8 @@ class Shop:
 
     def produce(self, number: int) -> None:
         chance = random.Random(f"{SEED} {number}")
-        line, own = self.connected(), self.acknowledged[number]
+        line = self.connected()
+        own = self.acknowledged[number]
         while not self.is_over:
             order = f"{number}:{len(own)}"
             line = self.put(line, order)
@@ -72,7 +73,8 @@ class Shop:
             try:
                 found = items(line, request)
             except (OSError, AssertionError, ValueError):
-                line, request = self.connected(), "gets orders/open/max=20/t=100"
+                line = self.connected()
+                request = "gets orders/open/max=20/t=100"
                 continue
             request = "gets orders/close/open/max=20/t=100"
             for order, number in found:

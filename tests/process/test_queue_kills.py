@@ -30,7 +30,8 @@ KILLS = int(os.environ.get("MILLSTREAM_KILLS", 8))
 SEED = int(os.environ.get("MILLSTREAM_SEED", random.SystemRandom().randrange(1 << 32)))
 TRAFFIC = Path(__file__).with_name("queue_traffic.py")
 # What is sent to `work` goes to `work+audit` as well.
-PRODUCED, CONSUMED = ("work", "work", "alone"), ("work", "work+audit", "alone")
+PRODUCED = ("work", "work", "alone")
+CONSUMED = ("work", "work+audit", "alone")
 
 
 @dataclass
@@ -74,8 +75,12 @@ class Client:
     """A process of traffic, which can be killed and restarted under another name."""
 
     def __init__(self, role: str, queue: str, server: QueueServer, logs: Path, number: int) -> None:
-        self.role, self.queue, self.server, self.number = role, queue, server, number
-        self.logs, self.lives = logs, 0
+        self.role = role
+        self.queue = queue
+        self.server = server
+        self.number = number
+        self.logs = logs
+        self.lives = 0
         self.begin()
 
     def begin(self) -> None:

@@ -37,7 +37,9 @@ class Machine:
     """A directory of queues, and what runs there: a server with followers, or a follower."""
 
     def __init__(self, program: Path, folder: Path, name: str) -> None:
-        self.program, self.folder, self.name = program, folder / name, name
+        self.program = program
+        self.folder = folder / name
+        self.name = name
         self.link = Link(0)
         self.follower: subprocess.Popen[bytes] | None = None
         self.server: QueueServer | None = None
@@ -300,10 +302,8 @@ def test_a_full_disk_of_either_machine_is_emptied(full: str, millstream_bin: Pat
     """Fill, take all, fill again: with a follower, whose copy has the same at the end."""
     with small_disk("tmpfs", 64, tmp_path / "small") as disk:
         folders = (disk.path, tmp_path) if full == "server" else (tmp_path, disk.path)
-        server, follower = (
-            Machine(millstream_bin, folders[0], "one"),
-            Machine(millstream_bin, folders[1], "two"),
-        )
+        server = Machine(millstream_bin, folders[0], "one")
+        follower = Machine(millstream_bin, folders[1], "two")
         follower.log = tmp_path / "two.log"
         try:
             serving = server.serve("--sync=never", waits=False, log=tmp_path / "one.log")

@@ -49,7 +49,8 @@ def test_pymemcache_gets_an_error_for_what_it_may_not(serve: Serve, tmp_path: Pa
         assert client.set("auth", f"{name} {name}-secret")
         return client
 
-    shop, mill = client("shop"), client("mill")
+    shop = client("shop")
+    mill = client("mill")
     assert shop.set("orders", b"one") and shop.set("mails-new", b"m")
     assert mill.get("orders/open") == b"one" and mill.get("orders/close") is None
     # It closes its connection after an error, and would have to authenticate again.

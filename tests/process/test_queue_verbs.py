@@ -80,7 +80,9 @@ def test_every_verb_talks_to_a_server_with_password_and_tls(serve: Serve, run: R
 
 
 def test_what_keeps_a_verb_out_is_named(serve: Serve, run: Run, tmp_path: Path) -> None:
-    known, wrong, empty = tmp_path / "known", tmp_path / "wrong", tmp_path / "empty"
+    known = tmp_path / "known"
+    wrong = tmp_path / "wrong"
+    empty = tmp_path / "empty"
     known.write_text("ann:secret\n")
     wrong.write_text("ann:wrong\n")
     empty.write_text("\n")
@@ -103,7 +105,8 @@ def test_what_keeps_a_verb_out_is_named(serve: Serve, run: Run, tmp_path: Path) 
 
 def test_a_certificate_of_an_authority_must_be_for_the_server(serve: Serve, run: Run, tmp_path: Path) -> None:
     authority, authority_key = certificate_and_key(tmp_path)
-    certificate, key = tmp_path / "leaf.pem", tmp_path / "leaf-key.pem"
+    certificate = tmp_path / "leaf.pem"
+    key = tmp_path / "leaf-key.pem"
     make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=queues"
     extensions = ["subjectAltName=DNS:queues.example,IP:127.0.0.1", "basicConstraints=critical,CA:FALSE"]
     added = [word for extension in extensions for word in ("-addext", extension)]
@@ -227,7 +230,8 @@ def test_an_item_opened_in_process_shows_the_history_that_peek_shows(
             with queues[name].open() as item:
                 assert item is not None and item.body.decode() == expected["text"]
                 assert milliseconds(item.first_failed) == expected.get("first_failed_ms")
-                origin, known = item.origin, expected.get("origin")
+                origin = item.origin
+                known = expected.get("origin")
                 if known is None or origin is None:
                     assert known is origin
                     continue
@@ -302,7 +306,8 @@ def starling_file(*items: bytes) -> bytes:
 
 
 def test_an_import_is_checked_before_anything_is_written(run: Run, serve: Serve, tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
+    old = tmp_path / "old"
+    new = tmp_path / "new"
     old.mkdir()
     for name in (b"a", b"with blank", b"z", b"not-\xff-utf8"):
         (Path(os.fsdecode(os.fsencode(old) + b"/" + name))).write_bytes(starling_file(b"1", b"2"))

@@ -48,7 +48,8 @@ def test_a_folder_belongs_to_a_server_or_to_a_process(
 def test_no_kill_loses_or_reorders_an_item(sync: str, tmp_path: Path) -> None:
     rng = random.Random(f"{SEED} {sync} in process")
     print(f"MILLSTREAM_SEED={SEED} MILLSTREAM_KILLS={KILLS}")
-    folder, logs = tmp_path / "queues", tmp_path / "logs"
+    folder = tmp_path / "queues"
+    logs = tmp_path / "logs"
     logs.mkdir()
     with ms.Queues(folder) as queues:
         assert queues["work+audit"].get() is None  # the fan-out queue exists from here on

@@ -67,7 +67,8 @@ def test_the_follower_has_what_was_refused(tmp_path: Path, free_port: Callable[[
     rows.execute("CREATE TABLE rows (number INTEGER, item INTEGER)")
     rows.execute("CREATE TABLE position (last INTEGER)")
     rows.execute("INSERT INTO position VALUES (NULL)")
-    millstream, at = [sys.executable, "-m", "millstream"], f"127.0.0.1:{free_port()}"
+    millstream = [sys.executable, "-m", "millstream"]
+    at = f"127.0.0.1:{free_port()}"
     run = [*millstream, "run", "flow.py", "--epoch", "50ms", "--state"]
     follower = subprocess.Popen([*millstream, "state", "follow", at, "copy"], cwd=tmp_path)
     try:

@@ -27,7 +27,9 @@ SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 def test_a_ledger_is_killed_and_books_each_entry_once(tmp_path: Path, rebuild: str) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    source, inputs, out = tmp_path / "ledger.py", tmp_path / "entries", tmp_path / "balances"
+    source = tmp_path / "ledger.py"
+    inputs = tmp_path / "entries"
+    out = tmp_path / "balances"
     # State is rebuilt from outputs only where they contain all of it: then each entry has an output.
     source.write_text(f"QUIET = {0 if rebuild == 'outputs' else 1}\n{LEDGER}")
     component = f"{source}:Ledger"

@@ -67,7 +67,9 @@ def test_either_machine_is_killed_and_each_entry_is_booked_once(
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     (tmp_path / "ledger.py").write_text(f"QUIET = 1\n{LEDGER}")
-    inputs, copy, out = tmp_path / "entries", tmp_path / "copy", tmp_path / "balances"
+    inputs = tmp_path / "entries"
+    copy = tmp_path / "copy"
+    out = tmp_path / "balances"
     entries = ms.publisher(Entries, inputs)
     publish(entries, chance, 10)
     address = f"127.0.0.1:{free_port()}"

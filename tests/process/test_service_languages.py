@@ -148,7 +148,8 @@ class Check(Values, Prices):
     prices: list[tuple[str, float, str]]
 
     def __init__(self) -> None:
-        Check.seen, Check.prices = [], []
+        Check.seen = []
+        Check.prices = []
 
     def value(self, number: int, value: Everything) -> None:
         assert value == everything(number)

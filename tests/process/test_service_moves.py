@@ -103,7 +103,10 @@ class Life:
     """The folder of a service, and how it is started next."""
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
-        self.folder, self.chance, self.moves, self.several = folder / "0", chance, 0, False
+        self.folder = folder / "0"
+        self.chance = chance
+        self.moves = 0
+        self.several = False
         self.root = folder
         self.folder.mkdir()
         self.numbers = {"a": 0, "b": 0}

@@ -128,7 +128,8 @@ class Stage:
     def may_leave(self, at: int, n: int, found: Sequence[Call]) -> set[int]:
         """How many of the calls are those of the input at this place, whose argument is ``n``: the first."""
         # Lengths of what is there after a version that was killed, and after one that has finished the input.
-        left, finished = {0}, set()
+        left = {0}
+        finished = set()
         # A version may have been killed in its calls for the input, and started again.
         for plan in (plan for plan in self.plans for _ in range(2)):
             made = [(name, self.argument(at, n)) for name in plan]
@@ -226,7 +227,9 @@ def test_versions_of_a_chain_leave_what_the_ledger_says(seed: int, tmp_path: Pat
 
 
 def test_chains_for_a_time(tmp_path: Path) -> None:
-    end, seed, inputs = time.monotonic() + SECONDS, SEED * 1_000_000, 0
+    end = time.monotonic() + SECONDS
+    seed = SEED * 1_000_000
+    inputs = 0
     while time.monotonic() < end:
         print(f"seed {seed}")
         inputs += run(tmp_path / f"chain{seed}", seed, 2 * ROUNDS)

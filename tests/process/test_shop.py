@@ -55,7 +55,8 @@ class MailService:
     def status(self, to: str) -> int:
         with self.lock:
             self.asked[to] += 1
-            kind, asked = to.split("-")[0], self.asked[to]
+            kind = to.split("-")[0]
+            asked = self.asked[to]
             if (kind == "flaky" and asked <= 2) or (kind == "bad" and not self.repaired):
                 return 500
             if kind == "busy" and asked == 1:

@@ -38,7 +38,9 @@ numbers.sink("expected", ms.files.write(os.environ["EXPECTED"]))
 @pytest.mark.parametrize(("key", "workers"), [("", 1), ("number", 2)])
 def test_killed_flows(tmp_path: Path, key: str, workers: int) -> None:
     print(f"seed {SEED}")
-    flow, path, expected = tmp_path / "flow.py", tmp_path / "numbers.db", tmp_path / "expected"
+    flow = tmp_path / "flow.py"
+    path = tmp_path / "numbers.db"
+    expected = tmp_path / "expected"
     flow.write_text(FLOW)
     table = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
     table.execute("PRAGMA journal_mode = WAL")

@@ -66,7 +66,8 @@ CASES: dict[str, tuple[Any, int]] = {
 
 def items_per_second(generator: Any, count: int) -> float:
     """The rate of a run of so many items, all of which reach the step after the source."""
-    flow, found = Flow("adapter"), [0]
+    flow = Flow("adapter")
+    found = [0]
 
     def count_batch(items: list[int]) -> list[int]:
         found[0] += len(items)

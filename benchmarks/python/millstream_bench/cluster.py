@@ -171,8 +171,10 @@ class Paced:
     """
 
     def __init__(self, folder: Path, keys: int) -> None:
-        self.folder, self.keys = folder, keys
-        self.flow, self.state = folder / "paced.py", folder / "state"
+        self.folder = folder
+        self.keys = keys
+        self.flow = folder / "paced.py"
+        self.state = folder / "state"
         self.flow.write_text(PACED)
         self.output = Output(folder / "out")
         self.began = monotonic() + 2.0 + keys / 100_000
@@ -217,7 +219,8 @@ class Paced:
 def measure_kill(folder: Path, runs: int) -> dict[str, float]:
     """From the kill of one of two processes until the output has a line of another process."""
     paced = Paced(folder, KILL_KEYS)
-    any_line, new_line = [], []
+    any_line = []
+    new_line = []
     with paced.running(2) as flow:
         paced.fill(flow)
         for run in range(runs):
@@ -243,8 +246,11 @@ def measure_kill(folder: Path, runs: int) -> dict[str, float]:
 def measure_rescale(folder: Path, runs: int) -> dict[str, float]:
     """From the signal that stops a flow until the same flow on another number of processes has output."""
     paced = Paced(folder, RESCALE_KEYS)
-    pauses, stops, scales = [], [], []
-    stopped_at, processes = 0.0, 2
+    pauses = []
+    stops = []
+    scales = []
+    stopped_at = 0.0
+    processes = 2
     old: list[int] = []
     for run in range(runs + 1):
         with paced.running(processes) as flow:
@@ -295,7 +301,8 @@ def measure_idle(folder: Path, runs: int) -> dict[str, float]:
             wait_until(ready.exists, 60)
             sleep(1.0)
             members = children(running.pid)
-            before, began = [cpu_seconds(pid) for pid in members], monotonic()
+            before = [cpu_seconds(pid) for pid in members]
+            began = monotonic()
             sleep(WATCHED_S)
             passed = monotonic() - began
             used = [cpu_seconds(pid) - cpu for pid, cpu in zip(members, before, strict=True)]

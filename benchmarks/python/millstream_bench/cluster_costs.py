@@ -74,8 +74,12 @@ class Costs:
     """
 
     def __init__(self, folder: Path, processes: int, keys: int, more: int, epoch: str) -> None:
-        self.processes, self.keys, self.more, self.epoch = processes, keys, more, epoch
-        self.flow, self.ready = folder / "costs.py", folder / "ready"
+        self.processes = processes
+        self.keys = keys
+        self.more = more
+        self.epoch = epoch
+        self.flow = folder / "costs.py"
+        self.ready = folder / "ready"
         self.state = folder / f"state.{processes}.{keys}.{more}"
         self.flow.write_text(FLOW)
 
@@ -131,7 +135,8 @@ def of_processes(folder: Path) -> dict[str, float]:
 
 def of_keys(folder: Path) -> dict[str, float]:
     """Memory, and bytes in the state directory, of a key with a state of 100 bytes."""
-    memories, sizes = [], []
+    memories = []
+    sizes = []
     for keys in KEYS:
         flow = Costs(folder, 2, keys, 0, "1s")
         with flow.running() as members:

@@ -54,7 +54,8 @@ class Output:
         """The lines that have come since the last call."""
         found = []
         for file in self.folder.iterdir():
-            size, begin = file.stat().st_size, self.read.get(file, 0)
+            size = file.stat().st_size
+            begin = self.read.get(file, 0)
             with file.open("rb") as lines:
                 lines.seek(min(begin, size))
                 text = lines.read()

@@ -173,7 +173,8 @@ def dated_plain(dated: list[Dated]) -> None:
     counts: dict[int, int] = {}
     end = EPOCH
     for item in dated:
-        time, key = moment_of(item), key_of_dated(item)
+        time = moment_of(item)
+        key = key_of_dated(item)
         if time >= end:
             counts = {}
             end = time + timedelta(seconds=10) - (time - EPOCH) % timedelta(seconds=10)
@@ -189,7 +190,8 @@ def window_plain(readings: list[Reading]) -> None:
     counts: dict[int, int] = {}
     end = 0.0
     for reading in readings:
-        time, key = time_of(reading), key_of(reading)
+        time = time_of(reading)
+        key = key_of(reading)
         if time >= end:
             counts = {}
             end = time // 10 * 10 + 10
@@ -198,7 +200,8 @@ def window_plain(readings: list[Reading]) -> None:
 
 def join_flow(readings: list[Reading]) -> Flow:
     """Every other reading is of the other stream; each meets the latest one of its key there."""
-    left, right = items(readings[::2], 1000), items(readings[1::2], 1000)
+    left = items(readings[::2], 1000)
+    right = items(readings[1::2], 1000)
     return join_of((left, time_of), (right, time_of))
 
 
@@ -210,7 +213,8 @@ def join_of(*sides: tuple[AnySource[Reading], Callable[[Reading], float]]) -> Fl
     ) -> KeyedStream[int, Reading]:
         return flow.source(name, source).event_time(time).key_by(key_of)
 
-    left, right = timed("left", *sides[0]), timed("right", *sides[1])
+    left = timed("left", *sides[0])
+    right = timed("right", *sides[1])
     left.join("joined", right).values().sink("out", discard())
     return flow
 
@@ -220,7 +224,8 @@ def join_plain(readings: list[Reading]) -> None:
     pairs = []
     for number, reading in enumerate(readings):
         time_of(reading)
-        key, side = key_of(reading), number % 2
+        key = key_of(reading)
+        side = number % 2
         latest[side][key] = reading
         if key in latest[1 - side]:
             pairs.append((latest[0][key], latest[1][key]))
@@ -236,7 +241,8 @@ def compare(
     flow: Callable[[list[Any]], Flow], plain: Callable[[list[Any]], None], numbers: list[Any]
 ) -> tuple[float, float]:
     """Items a second, of the flow and of the plain loop."""
-    flows, plains = [], []
+    flows = []
+    plains = []
     for _ in range(REPEATS):
         described = flow(numbers)
         flows.append(seconds(partial(run, described)))
@@ -256,7 +262,8 @@ def two_workers_ratio(numbers: list[int]) -> float:
 
 def idle_percent(seconds: float) -> float:
     """Percent of a core that a flow takes between two items with a long pause between them."""
-    flow, stamps = Flow("idle"), collect()
+    flow = Flow("idle")
+    stamps = collect()
     source = items([None, pause(seconds), None], 1)
     flow.source("in", source).map(lambda _: process_time()).sink("out", stamps)
     run(flow)
@@ -340,7 +347,9 @@ def resume_seconds() -> float:
 
 def main(arguments: list[str]) -> int:
     """The benchmark; with ``--json``, as JSON; with ``--only PART``, that part."""
-    parts, as_json, rest = [], False, iter(arguments)
+    parts = []
+    as_json = False
+    rest = iter(arguments)
     for argument in rest:
         if argument == "--json":
             as_json = True
@@ -372,12 +381,15 @@ def show(measured: dict[str, Any]) -> None:
     if "results" in measured:
         print(f"{'step':<36} {'M items/s':>10} {'plain loop':>11}")
     for result in measured.get("results", ()):
-        reached, beside = result["items_per_second"] / 1e6, result["plain_loop_per_second"] / 1e6
+        reached = result["items_per_second"] / 1e6
+        beside = result["plain_loop_per_second"] / 1e6
         print(f"{result['what']:<36} {reached:>10.2f} {beside:>11.2f}")
     if "two_workers_ratio" in measured:
         print(f"two workers against one, key_by and count: {measured['two_workers_ratio']:.2f} times")
     for cost in measured.get("recovery", ()):
-        off, on, slower = cost["off"] / 1e6, cost["on"] / 1e6, cost["slower_percent"]
+        off = cost["off"] / 1e6
+        on = cost["on"] / 1e6
+        slower = cost["slower_percent"]
         print(f"recovery: {cost['what']:<36} {off:>7.2f} M items/s off, {on:>7.2f} on: {slower:.1f} % slower")
     if "resume_seconds" in measured:
         print(f"resume, 1,000,000 keys of 100 bytes: {measured['resume_seconds']:.2f} s to the first output")

@@ -89,7 +89,8 @@ def serve(link: Connection, delay: float, count: int) -> None:
     """Serves until the other process says that the flow has ended."""
 
     async def run() -> None:
-        seen, loop = Seen(), asyncio.get_running_loop()
+        seen = Seen()
+        loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: Server(seen, delay), "127.0.0.1", 0, backlog=1024)
         link.send(server.sockets[0].getsockname()[1])
         await loop.run_in_executor(None, link.recv)

@@ -48,7 +48,8 @@ class Bench:
     """A broker and a topic of messages."""
 
     def __init__(self, broker: Any, messages: int) -> None:
-        self.broker, self.messages = broker, messages
+        self.broker = broker
+        self.messages = messages
         self.made = 0
         self.topic = self.new_topic()
         self.fill()
@@ -79,7 +80,8 @@ class Bench:
         settings = {"bootstrap.servers": self.broker.servers, "group.id": "raw", **TUNED}
         consumer = Consumer(settings)
         consumer.assign([TopicPartition(self.topic, 0, 0)])
-        began, got = perf_counter(), 0
+        began = perf_counter()
+        got = 0
         while got < self.messages:
             got += len(consumer.consume(10_000, timeout=1))
         rate = got / (perf_counter() - began)
@@ -185,7 +187,8 @@ class Bench:
         from confluent_kafka import Consumer, Producer, TopicPartition
 
         target = self.new_topic()
-        began, got = perf_counter(), 0
+        began = perf_counter()
+        got = 0
         producer = Producer({"bootstrap.servers": self.broker.servers, "acks": "all"})
         consumer = Consumer({"bootstrap.servers": self.broker.servers, "group.id": "raw", **TUNED})
         consumer.assign([TopicPartition(self.topic, 0, 0)])
@@ -250,7 +253,8 @@ class Bench:
         while not consumer.consume(1, timeout=1):
             pass
         times: list[float] = []
-        began, sent = perf_counter(), 0
+        began = perf_counter()
+        sent = 0
         while len(times) < HOPS:
             while sent < HOPS and sent < (perf_counter() - began) * RATE:
                 producer.produce(source, repr(perf_counter()).encode())

@@ -79,7 +79,8 @@ ROWS = "document.querySelectorAll('#steps tbody tr').length"
 def running(folder: Path, steps: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A flow of so many steps, and the address of its page."""
     depth = 9
-    path, ready = folder / "wide.py", folder / "ready"
+    path = folder / "wide.py"
+    ready = folder / "ready"
     path.write_text(FLOW.format(branches=steps // (depth + 1), depth=depth))
     command = [sys.executable, "-m", "millstream", "run", str(path), "--ready-file", str(ready)]
     with (folder / "log").open("w") as log:

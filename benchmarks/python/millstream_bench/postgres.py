@@ -83,7 +83,8 @@ def copy_seconds(connection: psycopg.Connection[Any], rows: int) -> float:
 
 def source_seconds(dsn: str, snapshot: bool, items: int) -> float:
     """How long the items of the source take; the slot may exist."""
-    seen, begun = 0, 0.0
+    seen = 0
+    begun = 0.0
 
     def count(changes: list[postgres.Change]) -> list[postgres.Change]:
         nonlocal seen, begun

@@ -78,7 +78,8 @@ def windows(make: Callable[[AnySource[Reading], Callable[[Reading], float]], Flo
 
 def join(rounds: float) -> Flow:
     readings = readings_of(1_000)
-    left, right = Again(readings[::2], rounds), Again(readings[1::2], rounds)
+    left = Again(readings[::2], rounds)
+    right = Again(readings[1::2], rounds)
     return join_of((left, left.time_of), (right, right.time_of))
 
 
@@ -98,12 +99,14 @@ def costs(length: float, repeats: int) -> list[dict[str, Any]]:
         trial = seconds(partial(run, make(1)))
         rounds = length / trial
         flow = make(rounds)
-        off, on = [], []
+        off = []
+        on = []
         for _ in range(repeats):
             off.append(seconds(partial(run, flow)))
             with TemporaryDirectory(prefix="millstream-bench-") as state:
                 on.append(seconds(partial(run, flow, state=state)))
-        without, with_it = rounds * 1e6 / median(off), rounds * 1e6 / median(on)
+        without = rounds * 1e6 / median(off)
+        with_it = rounds * 1e6 / median(on)
         slower = 100 * (1 - with_it / without)
         found.append({"what": what, "off": without, "on": with_it, "slower_percent": slower})
     return found
@@ -116,7 +119,9 @@ def touch(state: list[str], key: int) -> int:
 
 def resume(keys: int, repeats: int) -> float:
     """Seconds from the start of a flow that has so many keys of 100 bytes to its first output."""
-    stopper, seen, first = _millstream.Stopper(), 0, 0.0
+    stopper = _millstream.Stopper()
+    seen = 0
+    first = 0.0
     until = keys
 
     def look(_: int) -> None:
@@ -135,7 +140,8 @@ def resume(keys: int, repeats: int) -> float:
     with TemporaryDirectory(prefix="millstream-bench-") as state:
         options = RunOptions(state=state, epoch=0.2)
         for _ in range(repeats + 1):
-            stopper, seen = _millstream.Stopper(), 0
+            stopper = _millstream.Stopper()
+            seen = 0
             start = perf_counter()
             _millstream.run(flow._flow, options, stopper)
             times.append(first - start)

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from time import perf_counter, time_ns
 
-work, folder, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+work = sys.argv[1]
+folder = Path(sys.argv[2])
+count = int(sys.argv[3])
 BODY = b"x" * 64
 INSERT = "INSERT INTO log (time_ns, body) VALUES (?, ?)"
 connection = sqlite3.connect(folder / "log.db", isolation_level=None)

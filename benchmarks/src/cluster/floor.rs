@@ -97,7 +97,8 @@ pub(super) fn exchange(role: &Role) -> Result<Outcome, Fault> {
                 .probe_with(&probe);
         });
         let began_ns = monotonic_ns();
-        let (mut next, mut round) = (0, 0);
+        let mut next = 0;
+        let mut round = 0;
         while next < each {
             for n in next..each.min(next + BATCH) {
                 input.send(n);

@@ -59,7 +59,8 @@ fn options(role: &Role) -> Result<Options, Fault> {
 
 /// Numbers from two partitions, one for each of two processes.
 fn numbers(flow: &Flow, items: u64, batch: usize, notes: &Arc<Notes>) -> Stream<u64> {
-    let (each, notes) = (items / 2, Arc::clone(notes));
+    let each = items / 2;
+    let notes = Arc::clone(notes);
     let source = generator::from_fn(move |n| {
         if n == 0 {
             notes.began_ns.fetch_min(monotonic_ns(), Ordering::Relaxed);
@@ -84,8 +85,11 @@ fn sums(numbers: &Stream<u64>, keys: u64, work: fn(u64) -> u64) {
 
 /// Moments at which items were made, each for a worker of the last process.
 fn hops(flow: &Flow, role: &Role, notes: &Arc<Notes>) {
-    let (items, began, ages) = (role.items, Arc::clone(notes), Arc::clone(notes));
-    let (last, workers) = (role.processes - 1, role.processes);
+    let items = role.items;
+    let began = Arc::clone(notes);
+    let ages = Arc::clone(notes);
+    let last = role.processes - 1;
+    let workers = role.processes;
     let to_last = move |key: &u64| Shards::default().worker(key.stable_hash(), workers) == last;
     let key = (0_u64..).find(to_last).unwrap_or(0);
     let source = generator::from_fn(move |n| {
@@ -162,7 +166,8 @@ fn count(
 /// Returns percent of a core that this process uses; process 0 then stops the run.
 fn watch(role: &Role, running: &Running) -> f64 {
     let ended = running.ended_within(CALM);
-    let (cpu, start) = (cpu_seconds(), monotonic_ns());
+    let cpu = cpu_seconds();
+    let start = monotonic_ns();
     let ended = ended || running.ended_within(WATCHED);
     let percent = 100.0 * (cpu_seconds() - cpu) / ((monotonic_ns() - start) as f64 / 1e9);
     if role.process == 0 && !ended {

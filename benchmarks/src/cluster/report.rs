@@ -63,10 +63,8 @@ pub struct Figures {
 impl Display for Figures {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         for rate in &self.rates {
-            let (own, beside) = (
-                rate.items_per_second / 1e6,
-                rate.items_per_second_beside / 1e6,
-            );
+            let own = rate.items_per_second / 1e6;
+            let beside = rate.items_per_second_beside / 1e6;
             writeln!(
                 f,
                 "{:<44} {own:>8.2} M items/s; {}: {beside:.2} M items/s; {:.2} times",

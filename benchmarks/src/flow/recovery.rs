@@ -63,13 +63,15 @@ pub(super) fn costs(runs: u32, folder: &Path) -> Result<Vec<Cost>, Fault> {
         let trial = seconds(&make(TRIAL), Options::default())?;
         let count = (TRIAL as f64 / trial * RUN_SECONDS) as u64;
         let flow = make(count);
-        let (mut off, mut on) = (Vec::new(), Vec::new());
+        let mut off = Vec::new();
+        let mut on = Vec::new();
         for _ in 0..runs {
             off.push(count as f64 / seconds(&flow, Options::default())?);
             let state = Scratch::new(folder)?;
             on.push(count as f64 / seconds(&flow, saving(Recovery::new(state.path())))?);
         }
-        let (off, on) = (median(&off), median(&on));
+        let off = median(&off);
+        let on = median(&on);
         costs.push(Cost {
             name: name.to_owned(),
             off,
@@ -83,9 +85,11 @@ pub(super) fn costs(runs: u32, folder: &Path) -> Result<Vec<Cost>, Fault> {
 /// Seconds from the start of a flow that has a million keys to its first output; the median of the runs.
 pub(super) fn resume(runs: u32, folder: &Path) -> Result<f64, Fault> {
     let state = Scratch::new(folder)?;
-    let (seen, first) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let seen = Arc::new(AtomicU64::new(0));
+    let first = Arc::new(AtomicU64::new(0));
     let flow = Flow::new("resume");
-    let (counts, stamps) = (Arc::clone(&seen), Arc::clone(&first));
+    let counts = Arc::clone(&seen);
+    let stamps = Arc::clone(&first);
     let states = numbers(&flow, u64::MAX, 1, 1024)
         .key_by(|n| n % KEYS)
         .stateful(

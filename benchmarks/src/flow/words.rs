@@ -76,7 +76,9 @@ fn write_book(path: &Path) -> std::io::Result<()> {
 }
 
 fn beside(book: &Path, workers: usize, runs: u32) -> Result<WordCount, Fault> {
-    let (mut flow, mut timely, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut flow = Vec::new();
+    let mut timely = Vec::new();
+    let mut ratios = Vec::new();
     for _ in 0..runs {
         let (ours, counted) = timed(|| by_flow(book, workers))?;
         let (theirs, expected) = timed(|| by_timely(book, workers))?;
@@ -105,7 +107,8 @@ fn timed(run: impl FnOnce() -> Result<Counts, Fault>) -> Result<(f64, Counts), F
 }
 
 fn by_flow(book: &Path, workers: usize) -> Result<Counts, Fault> {
-    let (flow, counts) = (Flow::new("words"), Collected::new());
+    let flow = Flow::new("words");
+    let counts = Collected::new();
     flow.source("lines", files::lines(book))
         .flat_map(|line: String| {
             let words = line.split_whitespace();
@@ -121,7 +124,8 @@ fn by_flow(book: &Path, workers: usize) -> Result<Counts, Fault> {
 
 fn by_timely(book: &Path, workers: usize) -> Result<Counts, Fault> {
     let found = Arc::new(Mutex::new(Counts::new()));
-    let (book, out) = (book.to_owned(), Arc::clone(&found));
+    let book = book.to_owned();
+    let out = Arc::clone(&found);
     let guards = timely::execute(Config::process(workers), move |worker| {
         count_by_hand(worker, &book, Arc::clone(&out))
     })?;

@@ -79,7 +79,8 @@ impl Load {
         let times = Histogram::<u64>::new_with_bounds(1000, 60_000_000_000, 3);
         let mut times = times.map_err(io::Error::other)?;
         let mut events = Events::with_capacity(clients.len().max(16));
-        let (begun_ns, begun_cpu) = (monotonic_ns(), cpu_seconds());
+        let begun_ns = monotonic_ns();
+        let begun_cpu = cpu_seconds();
         let until_ns = begun_ns + self.time.as_nanos() as u64;
         for (index, client) in (0..).zip(&mut clients) {
             client.send(index, &mut request)?;
@@ -101,9 +102,10 @@ impl Load {
                 }
                 let now_ns = monotonic_ns();
                 times.saturating_record(now_ns - client.sent_ns);
-                match now_ns < until_ns {
-                    true => client.send(index as u32, &mut request)?,
-                    false => busy -= 1,
+                if now_ns < until_ns {
+                    client.send(index as u32, &mut request)?
+                } else {
+                    busy -= 1
                 }
             }
         }

@@ -79,7 +79,9 @@ fn wake_and_sync(folder: &Path) -> Result<f64, Fault> {
     let scratch = Scratch::new(folder)?;
     let file = plain_file(&scratch)?;
     let bodies = BODY.repeat(THREADS);
-    let (round, woken, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let round = AtomicU64::new(0);
+    let woken = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
     let sleeper = || {
         let mut seen = 0;
         while !over.load(Ordering::SeqCst) {

@@ -38,15 +38,12 @@ pub(super) fn run(folder: &Path, run: u32, figures: &mut Figures) -> Result<(), 
         ("a journal", Writes::Journal),
         ("the log of a queue", Writes::Queue),
     ] {
-        let (fixed, growing) = match run.is_multiple_of(2) {
-            true => {
-                let fixed = rates(folder, writes, None)?;
-                (fixed, rates(folder, writes, Some(GROWING_FROM))?)
-            }
-            false => {
-                let growing = rates(folder, writes, Some(GROWING_FROM))?;
-                (rates(folder, writes, None)?, growing)
-            }
+        let (fixed, growing) = if run.is_multiple_of(2) {
+            let fixed = rates(folder, writes, None)?;
+            (fixed, rates(folder, writes, Some(GROWING_FROM))?)
+        } else {
+            let growing = rates(folder, writes, Some(GROWING_FROM))?;
+            (rates(folder, writes, None)?, growing)
         };
         for (at, part) in ["the first 100,000", "3 M later ones"].iter().enumerate() {
             let name = format!("{what}, {part}: ");

@@ -39,7 +39,8 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
         // The last thread ends.
         wait(SETTLE);
         let row = |what: &str| format!("{COUNT} idle journals, {name}: {what}");
-        let (files, threads) = (idle.files - before.files, idle.threads - before.threads);
+        let files = idle.files - before.files;
+        let threads = idle.threads - before.threads;
         figures.add(&row("descriptors"), files, "", None);
         figures.add(&row("threads"), threads, "", None);
         let each_second = busy_ns / WATCHED.as_secs_f64() / 1e3;

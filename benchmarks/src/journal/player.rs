@@ -81,8 +81,9 @@ impl Drop for Player {
 
 /// Wait for a record without ever sleeping.
 pub(super) fn wait(reader: &mut Reader) -> Result<(), Fault> {
-    match reader.wait(Wait::Spin, Some(LIMIT))? {
-        true => Ok(()),
-        false => Err("the other process has stopped appending".into()),
+    if reader.wait(Wait::Spin, Some(LIMIT))? {
+        Ok(())
+    } else {
+        Err("the other process has stopped appending".into())
     }
 }

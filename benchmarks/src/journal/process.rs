@@ -81,7 +81,8 @@ fn writers(folder: &Path, count: u64) -> Result<f64, Fault> {
     for player in &mut players {
         player.go()?;
     }
-    let (mut first, mut last) = (u64::MAX, 0);
+    let mut first = u64::MAX;
+    let mut last = 0;
     for player in players {
         let (start, end) = player.end()?;
         first = first.min(start);

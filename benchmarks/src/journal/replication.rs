@@ -147,7 +147,8 @@ impl Pair {
     /// A follower that has all, and a reader at the end of its copy.
     fn live(&self, sync: &str) -> Result<(Running, Reader), Fault> {
         let running = Running(self.follower(sync, &[]).spawn()?);
-        let (start, next) = (monotonic_ns(), self.journal.next()?);
+        let start = monotonic_ns();
+        let next = self.journal.next()?;
         let copied = || Journal::open(&self.copy, Options::read_only())?.next();
         while !copied().is_ok_and(|copied| copied == next) {
             if monotonic_ns() - start > LIMIT.as_nanos() as u64 {

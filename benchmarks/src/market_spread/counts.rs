@@ -99,9 +99,12 @@ fn messages(path: &Path, length: usize) -> Result<Vec<Vec<u8>>, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let frames = bytes.chunks(PREFIX + length);
     frames
-        .map(|frame| match frame.len() == PREFIX + length {
-            true => Ok(frame[PREFIX..].to_vec()),
-            false => Err(format!("{}: a message is not whole", path.display())),
+        .map(|frame| {
+            if frame.len() == PREFIX + length {
+                Ok(frame[PREFIX..].to_vec())
+            } else {
+                Err(format!("{}: a message is not whole", path.display()))
+            }
         })
         .collect()
 }
@@ -147,7 +150,8 @@ fn by_symbol(results: Vec<Vec<u8>>) -> HashMap<Vec<u8>, Vec<Vec<u8>>> {
 
 /// What is wrong with the results of some symbols: the first of each.
 fn compare(received: Vec<Vec<u8>>, expected: Vec<Vec<u8>>) -> Vec<String> {
-    let (received, expected) = (by_symbol(received), by_symbol(expected));
+    let received = by_symbol(received);
+    let expected = by_symbol(expected);
     let mut symbols: Vec<&Vec<u8>> = received.keys().chain(expected.keys()).collect();
     symbols.sort_unstable();
     symbols.dedup();

@@ -105,12 +105,13 @@ fn listener(connections: usize) -> (TcpSource, Bound<String>) {
 
 fn address(bound: &Bound<String>, running: &Running) -> Result<String, String> {
     let limit = Duration::from_secs(10);
-    bound
-        .recv_timeout(limit)
-        .map_err(|_| match running.ended_within(Duration::ZERO) {
-            true => "the flow ended before it listened".to_owned(),
-            false => "the flow does not listen".to_owned(),
-        })
+    bound.recv_timeout(limit).map_err(|_| {
+        if running.ended_within(Duration::ZERO) {
+            "the flow ended before it listened".to_owned()
+        } else {
+            "the flow does not listen".to_owned()
+        }
+    })
 }
 
 /// The running flow and what is known of it.
@@ -295,7 +296,8 @@ pub fn run(rig: &Rig<'_>) -> Result<(Report, Sent), String> {
     if driven.is_err() {
         subject.running.stop();
     }
-    let (cpu, probe) = (subject.cpu, probe_of_run);
+    let cpu = subject.cpu;
+    let probe = probe_of_run;
     // A flow that failed says more than the senders that lost their connection.
     let report = subject.running.wait().map_err(with_causes)?;
     let sent = driven?;

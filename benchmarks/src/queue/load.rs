@@ -97,7 +97,8 @@ impl Load {
             Histogram::<u64>::new_with_bounds(100, 60_000_000_000, 3).map_err(io::Error::other)?;
         let mut events = Events::with_capacity(self.connections.max(16));
         let mut buffer = vec![0; 256 << 10];
-        let (begun_ns, begun_cpu) = (clock::now_ns(), cpu_seconds());
+        let begun_ns = clock::now_ns();
+        let begun_cpu = cpu_seconds();
         let until_ns = self.sustained.map(|time| begun_ns + time.as_nanos() as u64);
         let mut busy = clients.len();
         let mut requests = 0;

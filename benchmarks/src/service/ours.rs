@@ -27,9 +27,10 @@ pub(super) fn publish_and_consume(
     let journal = Journal::open(folder, Options::default().with_retention(retention))?;
     let times = Times::after(monotonic_ns() + START_NS, plan);
     let path = folder.display().to_string();
-    let (program, verb) = match plan.python {
-        true => (python_module("service"), "consume"),
-        false => (programs::this()?, "service-consumer"),
+    let (program, verb) = if plan.python {
+        (python_module("service"), "consume")
+    } else {
+        (programs::this()?, "service-consumer")
     };
     let mut consumer = vec![verb.to_owned()];
     consumer.extend([path.clone(), times.measured_from.to_string()]);

@@ -60,9 +60,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         parts: args.only,
     };
     let steps = flow::run(&plan).map_err(Failure::failed)?;
-    let idle = match plan.has(Part::Idle) {
-        true => Some(idle::run(idle::WATCHED, idle::SAMPLES).map_err(Failure::failed)?),
-        false => None,
+    let idle = if plan.has(Part::Idle) {
+        Some(idle::run(idle::WATCHED, idle::SAMPLES).map_err(Failure::failed)?)
+    } else {
+        None
     };
     let of_idle = idle.as_ref().map(ToString::to_string).unwrap_or_default();
     let text = format!("{steps}{}", of_idle.trim_end());

@@ -97,9 +97,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         observer: observer.map_err(Failure::failed)?,
         stop: stop.flag(),
     };
-    let measure: Measure = match args.python {
-        true => python::run,
-        false => market_spread::run,
+    let measure: Measure = if args.python {
+        python::run
+    } else {
+        market_spread::run
     };
     let program = programs::millstream().map_err(Failure::failed)?;
     if let Some(count) = args.watched {

@@ -140,7 +140,8 @@ mod tests {
     use super::*;
 
     fn generate(kind: Kind, count: u64, seed: u64, framing: &Framing) -> Vec<Vec<u8>> {
-        let (mut stream, mut spans) = (Vec::new(), Vec::new());
+        let mut stream = Vec::new();
+        let mut spans = Vec::new();
         kind.write(count, seed, framing, &mut stream).unwrap();
         let consumed = Cutter::new(framing.clone(), 1000)
             .cut(&stream, 0, &mut spans)

@@ -101,9 +101,11 @@ impl Report {
     fn program(&mut self) {
         let system = rustix::system::uname();
         let text = |bytes: &std::ffi::CStr| bytes.to_string_lossy().into_owned();
-        let (version, target) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+        let version = env!("CARGO_PKG_VERSION");
+        let target = std::env::consts::ARCH;
         self.add("program", format!("millstream {version}, {target}"));
-        let (name, release) = (text(system.sysname()), text(system.release()));
+        let name = text(system.sysname());
+        let release = text(system.release());
         self.add("system", format!("{name} {release}"));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = ByteSize::b(rustix::system::sysinfo().totalram as u64);

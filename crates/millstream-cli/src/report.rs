@@ -29,9 +29,10 @@ pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
 
 /// The rate as a person reads it, after what it is the rate of; nothing where an interval has no length.
 pub(crate) fn rate(per_second: f64) -> String {
-    match per_second > 0.0 {
-        true => format!(": {}msg/s", human(per_second)),
-        false => String::new(),
+    if per_second > 0.0 {
+        format!(": {}msg/s", human(per_second))
+    } else {
+        String::new()
     }
 }
 

@@ -80,7 +80,8 @@ fn text(snapshot: &Snapshot) -> String {
 
 fn follow(mut remote: Remote, first: Snapshot) -> std::io::Result<()> {
     let mut screen = Screen::open()?;
-    let (mut shown, mut lost) = (sections(&first), None::<String>);
+    let mut shown = sections(&first);
+    let mut lost = None::<String>;
     loop {
         screen.draw(|(width, height)| {
             let share = (width, height / shown.len());

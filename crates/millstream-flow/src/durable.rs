@@ -111,18 +111,20 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
         let recorder =
             recorder.ok_or("a durable source is opened by a run with a state directory")?;
         let start = recorder.resume(partition, resume)?;
-        let source = match start.ended {
-            true => None,
-            false => Some(self.source.open(partition, start.position.as_ref(), io)?),
+        let source = if start.ended {
+            None
+        } else {
+            Some(self.source.open(partition, start.position.as_ref(), io)?)
         };
         Ok(Box::new(DurablePartition::new(
             recorder, partition, source, start,
         )))
     }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
-        match kind == B::KIND && kind != Kind::Bytes {
-            true => Some(Arc::new(Refill::new(frames))),
-            false => self.source.over(frames, kind),
+        if kind == B::KIND && kind != Kind::Bytes {
+            Some(Arc::new(Refill::new(frames)))
+        } else {
+            self.source.over(frames, kind)
         }
     }
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -91,10 +91,7 @@ impl Input {
 
 /// The end of the description of a source: whether each machine has its own.
 pub(crate) fn of_machine(local: bool) -> &'static str {
-    match local {
-        true => ", of each machine",
-        false => "",
-    }
+    if local { ", of each machine" } else { "" }
 }
 
 /// Identifies what is stored under a path.

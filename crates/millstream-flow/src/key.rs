@@ -141,7 +141,8 @@ pub(crate) fn hash_integer(little_endian: &[u8]) -> u64 {
 #[doc(hidden)] // For the other crates of Millstream.
 pub fn hash_tuple(members: &[u64]) -> u64 {
     // Most tuples are short, and need no memory.
-    let (mut short, mut long) = ([0; 64], Vec::new());
+    let mut short = [0; 64];
+    let mut long = Vec::new();
     let bytes = match short.get_mut(..members.len() * 8) {
         Some(bytes) => bytes,
         None => {

@@ -172,9 +172,10 @@ impl Policy {
     }
 
     fn outcome(&self) -> Outcome {
-        match self.keeps {
-            true => Outcome::DeadLetter,
-            false => Outcome::Skipped,
+        if self.keeps {
+            Outcome::DeadLetter
+        } else {
+            Outcome::Skipped
         }
     }
 

@@ -122,7 +122,8 @@ impl Io {
     /// # Errors
     /// The descriptor was closed.
     pub fn watch_fd_again(&self, fd: RawFd, readiness: &Readiness) -> io::Result<()> {
-        let (token, readable) = (Token(readiness.token), Interest::READABLE);
+        let token = Token(readiness.token);
+        let readable = Interest::READABLE;
         self.registry
             .reregister(&mut SourceFd(&fd), token, readable)
     }

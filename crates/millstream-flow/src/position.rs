@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn numbers_are_ordered_and_other_positions_only_equal() {
-        let (low, high) = (Position::from(0), Position::from(u64::MAX));
+        let low = Position::from(0);
+        let high = Position::from(u64::MAX);
         assert!(low < high);
         let token = bytes(1, b"b");
         assert_eq!(token.partial_cmp(&bytes(1, b"b")), Some(Ordering::Equal));
@@ -331,7 +332,8 @@ mod tests {
 
     #[test]
     fn a_source_reads_its_own_kind_and_versions_up_to_its_own() {
-        let (number, token) = (Position::from(5), bytes(2, b"t"));
+        let number = Position::from(5);
+        let token = bytes(2, b"t");
         assert_eq!(number.require_number(), Ok(5));
         assert_eq!(
             token.require_number().map_err(|error| error.to_string()),
@@ -343,7 +345,8 @@ mod tests {
         for newest in [2, 3] {
             assert_eq!(token.require_bytes(newest), Ok((2, &b"t"[..])));
         }
-        let (found, newest) = (2, 1);
+        let found = 2;
+        let newest = 1;
         assert_eq!(
             token.require_bytes(newest),
             Err(PositionError::Newer { found, newest })

@@ -200,9 +200,10 @@ impl Rehearsal {
         if let Some(fed) = frames.and_then(|frames| own.over(Arc::clone(frames), Kind::Bytes)) {
             return Ok(Some(fed));
         }
-        match self.sources.keys().any(|(name, _)| *name == node.name) {
-            true => Err(open_error(node, other_type::<B>("source"))),
-            false => Ok(None),
+        if self.sources.keys().any(|(name, _)| *name == node.name) {
+            Err(open_error(node, other_type::<B>("source")))
+        } else {
+            Ok(None)
         }
     }
 

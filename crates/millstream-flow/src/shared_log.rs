@@ -265,7 +265,8 @@ mod tests {
     fn of_two_writers() -> (SharedLog<Text>, usize, usize) {
         let control = Arc::new(Control::new(2, None));
         let mut log = SharedLog::new(Text(String::new()), &control);
-        let (a, b) = (log.join(), log.join());
+        let a = log.join();
+        let b = log.join();
         (log, a, b)
     }
 

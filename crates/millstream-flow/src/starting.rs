@@ -84,9 +84,10 @@ impl Starting {
     /// # Errors
     /// It was.
     pub fn check(&self) -> Result<(), StartStopped> {
-        match self.stopping.iter().any(|stopping| stopping()) {
-            true => Err(StartStopped),
-            false => Ok(()),
+        if self.stopping.iter().any(|stopping| stopping()) {
+            Err(StartStopped)
+        } else {
+            Ok(())
         }
     }
 

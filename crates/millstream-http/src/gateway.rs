@@ -241,7 +241,9 @@ impl Gateway {
         let mut rules = self.rules.clone();
         rules.set_bound(&bound);
         let state = Arc::new(State::default());
-        let (mut feeds, mut followers, mut clients) = (HashMap::new(), Vec::new(), Vec::new());
+        let mut feeds = HashMap::new();
+        let mut followers = Vec::new();
+        let mut clients = Vec::new();
         for (name, journal) in named {
             let shown = format!("{address}/feeds/{name}");
             let follower = Follower::new(journal, Clients::new(&shown, self.client_bytes_max))?;
@@ -290,7 +292,8 @@ impl Gateway {
         let mut found: Vec<(PathBuf, Arc<Output>)> = Vec::new();
         for (calls, output) in &self.answers {
             if !self.calls.iter().any(|(known, _)| known == calls) {
-                let (calls, output) = (calls.display(), output.display());
+                let calls = calls.display();
+                let output = output.display();
                 return Err(format!(
                     "{calls}, answered by {output}: is no journal of calls of this gateway"
                 )

@@ -298,7 +298,8 @@ impl Source<Frames> for Listen {
         )?;
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
-        let (desk, held) = (Arc::clone(&self.desk), self.desk.hold());
+        let desk = Arc::clone(&self.desk);
+        let held = self.desk.hold();
         let server = server::start(bound, self.rules.clone(), Arc::clone(&intake), desk)?;
         self.desk.serve(server);
         if let Some(call) = &self.on_bound {

@@ -62,9 +62,10 @@ pub(crate) fn check_own_page(headers: &HeaderMap) -> Result<(), Refusal> {
 /// Refuses a GET to a local server by a name that is not one of this machine, nor of an accepted origin: a page whose
 /// name was bound to 127.0.0.1 after it was loaded (DNS rebinding).
 pub(crate) fn check_host(origins: &[String], headers: &HeaderMap) -> Result<(), Refusal> {
-    match headers.contains_key(ORIGIN) {
-        true => Ok(()),
-        false => check_name(origins, headers),
+    if headers.contains_key(ORIGIN) {
+        Ok(())
+    } else {
+        check_name(origins, headers)
     }
 }
 

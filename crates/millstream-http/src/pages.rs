@@ -187,7 +187,8 @@ impl BoundPages {
             LIMITS,
             background,
             move |socket, place, stopped| {
-                let (rules, handler) = (Arc::clone(&rules), Arc::clone(&handler));
+                let rules = Arc::clone(&rules);
+                let handler = Arc::clone(&handler);
                 connection(socket, place, rules, handler, stopped)
             },
         )?;
@@ -323,9 +324,10 @@ fn checked<H: PageHandler>(
     // The answer to a browser that asks whether another page may read is the refusal of that page.
     rules.check_page(parts, "GET")?;
     let is_public = handler.is_public(path);
-    match is_public {
-        true => rules.check_name(parts)?,
-        false => rules.check_reader(parts)?,
+    if is_public {
+        rules.check_name(parts)?
+    } else {
+        rules.check_reader(parts)?
     }
     if handler.is_probe(path) {
         place.confirm(Purpose::Probe)?;

@@ -175,7 +175,9 @@ impl Places {
 
     fn add(self: &Arc<Self>, table: &mut Table, peer: Peer) -> Place {
         table.last += 1;
-        let (number, since, end) = (table.last, Instant::now(), Arc::new(Notify::new()));
+        let number = table.last;
+        let since = Instant::now();
+        let end = Arc::new(Notify::new());
         let entry = Entry {
             peer,
             purpose: None,
@@ -251,7 +253,8 @@ impl Place {
         match purpose {
             Purpose::Probe => {
                 let probes = table.entries.iter().filter(|(_, entry)| entry.is(purpose));
-                let (count, oldest) = (probes.clone().count(), probes.map(|(n, _)| *n).next());
+                let count = probes.clone().count();
+                let oldest = probes.map(|(n, _)| *n).next();
                 if let Some(oldest) = oldest.filter(|_| count >= limits.probes.max(1)) {
                     table.end(oldest);
                 }
@@ -304,9 +307,10 @@ impl Table {
         of: &str,
     ) -> Result<(), Refusal> {
         let count = self.entries.values().filter(|entry| counts(entry)).count();
-        match count < max || self.end_one(limits, counts) {
-            true => Ok(()),
-            false => Err(too_many(of)),
+        if count < max || self.end_one(limits, counts) {
+            Ok(())
+        } else {
+            Err(too_many(of))
         }
     }
 }
@@ -430,7 +434,8 @@ mod tests {
     fn a_burst_waits_where_silent_connections_share_places_with_clients() {
         within_runtime(|| {
             let places = Places::new(Limits::clients(2));
-            let (first, second) = (enter(&places, peer(1)), enter(&places, peer(1)));
+            let first = enter(&places, peer(1));
+            let second = enter(&places, peer(1));
             assert!(now(places.enter(peer(1))).is_none());
             first.confirm(Purpose::Client).unwrap();
             assert!(now(places.enter(peer(1))).is_none());

@@ -194,9 +194,10 @@ impl Post {
                 certificates.push(certificate);
             }
         }
-        match certificates.is_empty() {
-            true => Err(named(&"there is no certificate in PEM")),
-            false => Ok(RootCerts::new_with_certs(&certificates)),
+        if certificates.is_empty() {
+            Err(named(&"there is no certificate in PEM"))
+        } else {
+            Ok(RootCerts::new_with_certs(&certificates))
         }
     }
 
@@ -222,9 +223,10 @@ impl Post {
         if let Some(oauth) = &self.oauth {
             oauth.check()?;
         }
-        match self.parallel > 1 && !self.batch.is_each() {
-            true => Err("requests are parallel where each has one record".to_owned()),
-            false => method(&self.method).map(drop),
+        if self.parallel > 1 && !self.batch.is_each() {
+            Err("requests are parallel where each has one record".to_owned())
+        } else {
+            method(&self.method).map(drop)
         }
     }
 }
@@ -257,7 +259,8 @@ impl Connector for Post {
             .max_idle_connections_per_host(self.parallel.max(IDLE_MIN))
             .user_agent(concat!("millstream/", env!("CARGO_PKG_VERSION")))
             .build();
-        let (flow, sink) = (escape(&outbox.flow), escape(&outbox.sink));
+        let flow = escape(&outbox.flow);
+        let sink = escape(&outbox.sink);
         Ok(Box::new(Posting {
             sender: Sender {
                 agent: Agent::new_with_config(config),
@@ -314,9 +317,10 @@ impl Sender {
             let token = oauth.map(|oauth| oauth.header(&self.agent, rejected.as_ref()));
             let token = token.transpose()?;
             let request = self.request(view, numbers, token.clone())?;
-            let sent = match request.method() == Method::DELETE {
-                true => self.agent.run(request.map(|_| ())),
-                false => self.agent.run(request),
+            let sent = if request.method() == Method::DELETE {
+                self.agent.run(request.map(|_| ()))
+            } else {
+                self.agent.run(request)
             };
             let mut answer = sent.map_err(|error| Failed::of_connection(&error))?;
             let body = read(&mut answer);
@@ -435,7 +439,8 @@ impl Posting {
             views.push(self.sender.view(number, record)?);
         }
         let records: Vec<_> = views.iter().map(|view| (view.key, view)).collect();
-        let (sender, parallel) = (&self.sender, self.sender.post.parallel);
+        let sender = &self.sender;
+        let parallel = self.sender.post.parallel;
         self.known
             .write(&records, first, parallel, &|number, view| {
                 let numbers = Numbers {

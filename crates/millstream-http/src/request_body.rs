@@ -25,9 +25,10 @@ pub(crate) fn check_length(headers: &HeaderMap, bytes_max: usize) -> Result<(), 
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
     let length = length.and_then(|length| length.parse().ok());
-    match length.is_some_and(|length: u64| length > bytes_max as u64) {
-        true => Err(too_large(bytes_max)),
-        false => Ok(()),
+    if length.is_some_and(|length: u64| length > bytes_max as u64) {
+        Err(too_large(bytes_max))
+    } else {
+        Ok(())
     }
 }
 
@@ -40,9 +41,10 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
 
 /// Refuses compressed bodies.
 pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
-    match is_gzip(headers)? {
-        false => Ok(()),
-        true => Err(unsupported("gzip", "")),
+    if is_gzip(headers)? {
+        Err(unsupported("gzip", ""))
+    } else {
+        Ok(())
     }
 }
 
@@ -72,7 +74,8 @@ pub(crate) fn unpack(
     reserved: &mut Reserved<'_>,
 ) -> Result<Vec<u8>, Refusal> {
     let mut reader = MultiGzDecoder::new(packed);
-    let (mut body, mut chunk) = (Vec::new(), vec![0; UNPACKED_CHUNK]);
+    let mut body = Vec::new();
+    let mut chunk = vec![0; UNPACKED_CHUNK];
     loop {
         let read = reader.read(&mut chunk).map_err(|error| {
             let line = format!("the body is not gzip: {error}");
@@ -127,9 +130,10 @@ pub(crate) async fn refuse_head(
     body: &mut Incoming,
 ) -> Answer {
     // A client that asks before it sends the body sends none.
-    match headers.contains_key(EXPECT) {
-        true => refusal.answer(),
-        false => refuse_body(refusal, body).await,
+    if headers.contains_key(EXPECT) {
+        refusal.answer()
+    } else {
+        refuse_body(refusal, body).await
     }
 }
 

@@ -70,9 +70,10 @@ impl ServerRules {
     pub(crate) fn check(&self) -> Result<(), Cause> {
         check_token(self.token.as_deref())?;
         check_origins(&self.origins)?;
-        match self.timeout < TIMEOUT_MIN {
-            true => Err("the timeout of a server is at least 2 ms".into()),
-            false => Ok(()),
+        if self.timeout < TIMEOUT_MIN {
+            Err("the timeout of a server is at least 2 ms".into())
+        } else {
+            Ok(())
         }
     }
 
@@ -100,9 +101,10 @@ impl ServerRules {
 
     /// Refuses pages that read from a local server under a name of their own.
     pub(crate) fn check_name(&self, request: &Parts) -> Result<(), Refusal> {
-        match self.is_local {
-            true => check_host(&self.origins, &request.headers),
-            false => Ok(()),
+        if self.is_local {
+            check_host(&self.origins, &request.headers)
+        } else {
+            Ok(())
         }
     }
 

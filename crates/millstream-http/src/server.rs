@@ -122,7 +122,8 @@ impl Drop for Server {
 
 /// Returns the output of `work`, or `None` if `stop` is ready first.
 pub(crate) async fn until<T>(work: impl Future<Output = T>, stop: impl Future) -> Option<T> {
-    let (mut work, mut stop) = (pin!(work), pin!(stop));
+    let mut work = pin!(work);
+    let mut stop = pin!(stop);
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => stop.as_mut().poll(cx).map(|_| None),

@@ -10,9 +10,10 @@ use crate::refusal::Refusal;
 /// Refuses a token that no header can have.
 pub(crate) fn check_token(token: Option<&str>) -> Result<(), Cause> {
     let visible = |token: &str| token.bytes().all(|byte| byte.is_ascii_graphic());
-    match token.is_some_and(|token| token.is_empty() || !visible(token)) {
-        true => Err("a token is one or more visible ASCII characters".into()),
-        false => Ok(()),
+    if token.is_some_and(|token| token.is_empty() || !visible(token)) {
+        Err("a token is one or more visible ASCII characters".into())
+    } else {
+        Ok(())
     }
 }
 
@@ -42,8 +43,9 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 
 /// Compares tokens. The time of the comparison depends on the lengths only.
 pub(crate) fn check_given(token: &str, given: &[u8]) -> Result<(), Refusal> {
-    match bool::from(given.ct_eq(token.as_bytes())) {
-        true => Ok(()),
-        false => Err(Refusal::new(StatusCode::FORBIDDEN, "the token is wrong")),
+    if bool::from(given.ct_eq(token.as_bytes())) {
+        Ok(())
+    } else {
+        Err(Refusal::new(StatusCode::FORBIDDEN, "the token is wrong"))
     }
 }

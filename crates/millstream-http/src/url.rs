@@ -32,9 +32,10 @@ impl UrlPath {
 
     /// Refuses the path of a request that is another one.
     pub(crate) fn check_request(&self, path: &str) -> Result<(), Refusal> {
-        match self.is_path_of(path)? {
-            true => Ok(()),
-            false => Err(Refusal::path(path)),
+        if self.is_path_of(path)? {
+            Ok(())
+        } else {
+            Err(Refusal::path(path))
         }
     }
 
@@ -98,7 +99,8 @@ fn decode(part: &str) -> Result<Cow<'_, str>, String> {
     if !part.contains('%') {
         return Ok(Cow::Borrowed(part));
     }
-    let (mut decoded, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
+    let mut decoded = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         if byte != b'%' {

@@ -63,10 +63,8 @@ impl<W: FnMut() -> Option<u64>> Contention<W> {
     fn check_now(&mut self, now_us: u64) -> Option<u64> {
         let waited_us = (self.waited_us)()?;
         let (at_us, before_us) = self.last_us.replace((now_us, waited_us))?;
-        let (passed_us, waited_us) = (
-            now_us.saturating_sub(at_us),
-            waited_us.saturating_sub(before_us),
-        );
+        let passed_us = now_us.saturating_sub(at_us);
+        let waited_us = waited_us.saturating_sub(before_us);
         if waited_us < WAITED_US_MIN || waited_us * WAITED_PART < passed_us {
             self.calm_us += passed_us;
             if self.calm_us >= CALM_US {

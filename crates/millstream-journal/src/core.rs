@@ -107,9 +107,10 @@ impl<S: Storage> Core<S> {
                     source,
                 },
             })?;
-        let presence_checked_ns = match options.host.has_threads() {
-            true => options.host.monotonic().as_nanos() as u64,
-            false => 0,
+        let presence_checked_ns = if options.host.has_threads() {
+            options.host.monotonic().as_nanos() as u64
+        } else {
+            0
         };
         Ok(Core {
             presence,
@@ -193,21 +194,23 @@ impl<S: Storage> Core<S> {
     /// An error if the file system has failed this opening, in anything that was loaded or stored before the call.
     #[inline(always)]
     pub fn check(&self) -> Result<()> {
-        match fault::any() {
-            false => Ok(()),
-            true => self.check_regions(),
+        if fault::any() {
+            self.check_regions()
+        } else {
+            Ok(())
         }
     }
 
     /// [`check`](Self::check), also for a segment that this opening may not have listed.
     #[inline(always)]
     pub fn check_with(&self, segment: &Segment<S::Region>) -> Result<()> {
-        match fault::any() {
-            false => Ok(()),
-            true => match segment.region().fault() {
+        if fault::any() {
+            match segment.region().fault() {
                 Some(fault) => Err(self.fail(fault.into())),
                 None => self.check_regions(),
-            },
+            }
+        } else {
+            Ok(())
         }
     }
 
@@ -295,9 +298,10 @@ impl<S: Storage> Core<S> {
 
     /// Check that the directory is still at its path, unless it was checked recently.
     pub fn check_presence(&self) -> Result<()> {
-        match self.until_presence_check().is_zero() {
-            true => self.check_presence_now(),
-            false => self.check(),
+        if self.until_presence_check().is_zero() {
+            self.check_presence_now()
+        } else {
+            self.check()
         }
     }
 
@@ -312,9 +316,10 @@ impl<S: Storage> Core<S> {
             // Another error, such as a withdrawn permission, says nothing about the directory.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        match gone {
-            true => Err(self.fail(Failure::Gone)),
-            false => self.check(),
+        if gone {
+            Err(self.fail(Failure::Gone))
+        } else {
+            self.check()
         }
     }
 
@@ -569,7 +574,8 @@ impl<S: Storage> Core<S> {
         first: u64,
         holds: impl Fn(&Segment<S::Region>, u64) -> Result<bool>,
     ) -> Result<SegmentOf<S>> {
-        let (mut low, mut high) = (first, self.tail_segment());
+        let mut low = first;
+        let mut high = self.tail_segment();
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             let segment = self.segment(middle)?;
@@ -611,7 +617,8 @@ impl<S: Storage> Core<S> {
 
     /// Whether there is a record `sequence`, or could be next.
     pub fn check_sequence(&self, sequence: u64) -> Result<()> {
-        let (first, next) = (self.first()?, self.published()?);
+        let first = self.first()?;
+        let next = self.published()?;
         if sequence < first {
             return Err(Error::Pruned {
                 path: self.path(),
@@ -632,9 +639,10 @@ impl<S: Storage> Core<S> {
     /// Where the record `sequence` begins, which is there or would be next in this segment.
     pub fn find(&self, segment: &Segment<S::Region>, sequence: u64) -> Result<Mark> {
         let base = self.base(segment)?;
-        let end = match segment.number() < self.tail_segment() {
-            true => index::unknown_end(segment),
-            false => self.end(segment),
+        let end = if segment.number() < self.tail_segment() {
+            index::unknown_end(segment)
+        } else {
+            self.end(segment)
         };
         // Retention may have taken its segment since a process found the record to be there.
         let records = sequence.checked_sub(base).ok_or_else(|| Error::Pruned {
@@ -656,7 +664,8 @@ impl<S: Storage> Core<S> {
     /// When a record was appended that is there.
     pub fn time_of(&self, sequence: u64) -> Result<u64> {
         let segment = self.locate(sequence)?;
-        let (base, mark) = (self.base(&segment)?, self.find(&segment, sequence)?);
+        let base = self.base(&segment)?;
+        let mark = self.find(&segment, sequence)?;
         match Published::at(&segment, mark.offset) {
             Ok(Some(frame)) if frame.is_sound(sequence) && base <= sequence => Ok(frame.time_ns()),
             _ => Err(self.damage(&segment, mark.offset, "a frame does not match its checksum")),

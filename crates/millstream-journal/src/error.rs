@@ -319,9 +319,10 @@ fn quoted(path: &Path) -> String {
 
 /// What there is instead of a lost record.
 fn lost(sequence: u64, next: u64) -> String {
-    match sequence < next {
-        true => "another record has its number now".to_owned(),
-        false => format!("the journal ends before record {next}"),
+    if sequence < next {
+        "another record has its number now".to_owned()
+    } else {
+        format!("the journal ends before record {next}")
     }
 }
 

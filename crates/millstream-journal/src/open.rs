@@ -40,9 +40,10 @@ pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opening<S
 
 fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opening<S>> {
     options.check()?;
-    match options.read_only {
-        true => read(storage, options),
-        false => open_to_write(storage, options),
+    if options.read_only {
+        read(storage, options)
+    } else {
+        open_to_write(storage, options)
     }
 }
 

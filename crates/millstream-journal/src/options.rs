@@ -178,7 +178,8 @@ impl Options {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        let (least, most) = (segment::BYTES_MIN, segment::BYTES_MAX);
+        let least = segment::BYTES_MIN;
+        let most = segment::BYTES_MAX;
         if !(least..=most).contains(&self.segment_bytes)
             || !self.segment_bytes.is_multiple_of(segment::BLOCK)
         {
@@ -188,7 +189,8 @@ impl Options {
                 expected: format!("a multiple of {} from {least} to {most}", segment::BLOCK),
             });
         }
-        let (least, step) = (segment::SMALL_BYTES_MIN, segment::SMALL_STEP);
+        let least = segment::SMALL_BYTES_MIN;
+        let step = segment::SMALL_STEP;
         if let Some(first) = self.segment_bytes_first
             && (!(least..=self.segment_bytes).contains(&first)
                 || !first.is_multiple_of(step)

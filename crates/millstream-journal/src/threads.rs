@@ -262,9 +262,10 @@ impl Group {
                 state.spare += 1;
                 // The last one stays for timed jobs.
                 let stays = state.timed > 0 && state.threads == 1;
-                let (after, is_over) = match stays {
-                    true => (wait(&self.needed, state), false),
-                    false => wait_for(&self.needed, state, LINGER),
+                let (after, is_over) = if stays {
+                    (wait(&self.needed, state), false)
+                } else {
+                    wait_for(&self.needed, state, LINGER)
                 };
                 state = after;
                 state.spare -= 1;
@@ -455,7 +456,8 @@ mod tests {
 
     #[test]
     fn jobs_that_hang_hold_up_only_their_own_group() {
-        let (stuck, other) = (u64::MAX - 1, u64::MAX - 2);
+        let stuck = u64::MAX - 1;
+        let other = u64::MAX - 2;
         let hang: Vec<_> = (0..2 * THREADS_MAX).map(|_| told()).collect();
         let hang = hang.iter().map(|(job, called, _order)| {
             let member = join(stuck, Arc::clone(job) as _, true).unwrap();

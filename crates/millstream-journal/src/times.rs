@@ -60,7 +60,9 @@ const UNITS: [(u64, &[&str]); 6] = [
 /// Returns the time that `text` names; `None` if it names none. Each number may have a fraction: `1.5s`.
 #[must_use]
 pub fn parse(text: &str) -> Option<Duration> {
-    let (mut rest, mut larger, mut total_ns) = (text.trim(), u64::MAX, 0u64);
+    let mut rest = text.trim();
+    let mut larger = u64::MAX;
+    let mut total_ns = 0u64;
     if rest.is_empty() {
         return None;
     }
@@ -81,7 +83,8 @@ pub fn parse(text: &str) -> Option<Duration> {
 /// Returns a time as [`parse`] reads it.
 #[must_use]
 pub fn text_of(time: Duration) -> String {
-    let (mut rest, mut parts) = (time.as_nanos(), Vec::new());
+    let mut rest = time.as_nanos();
+    let mut parts = Vec::new();
     for (unit_ns, names) in UNITS {
         let count = rest / u128::from(unit_ns);
         rest %= u128::from(unit_ns);
@@ -89,9 +92,10 @@ pub fn text_of(time: Duration) -> String {
             parts.push(format!("{count}{}", names[0]));
         }
     }
-    match parts.is_empty() {
-        true => "0s".to_owned(),
-        false => parts.join(" "),
+    if parts.is_empty() {
+        "0s".to_owned()
+    } else {
+        parts.join(" ")
     }
 }
 

@@ -124,7 +124,8 @@ impl Parts<'_> {
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.time_ms.unwrap_or(NO_TIME).to_le_bytes());
         put_long(out, self.key.unwrap_or_default());
-        let (at, mut count) = (out.len(), 0u16);
+        let at = out.len();
+        let mut count = 0u16;
         let unread = headers(&mut |name, value| {
             if count == 0 {
                 out.extend_from_slice(&[0, 0]);
@@ -225,7 +226,9 @@ impl<'a> View<'a> {
     /// Topic, partition and offset, for people.
     #[must_use]
     pub fn position(&self) -> String {
-        let (topic, partition, offset) = (self.topic(), self.partition(), self.offset());
+        let topic = self.topic();
+        let partition = self.partition();
+        let offset = self.offset();
         format!("topic \"{topic}\", partition {partition}, offset {offset}")
     }
     /// The time in milliseconds since 1970.

@@ -120,8 +120,10 @@ impl ReadKafka {
 
     /// Returns what begins a run: it asks for the partitions.
     fn begin(&self) -> impl FnOnce() -> Result<Arc<Run>, Error> + Send + 'static {
-        let (servers, topics) = (self.servers.clone(), self.topics.clone());
-        let (group, settings) = (self.group.clone(), self.settings.clone());
+        let servers = self.servers.clone();
+        let topics = self.topics.clone();
+        let group = self.group.clone();
+        let settings = self.settings.clone();
         move || Run::begin(&servers, &topics, group.as_deref(), &settings)
     }
 

@@ -120,7 +120,8 @@ impl<K: FrameKind> Frames<K> {
         let word = |at: usize| {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
-        let (length, crc) = (word(0) as usize, word(8));
+        let length = word(0) as usize;
+        let crc = word(8);
         let kind = K::of(header[4]).filter(|_| header[5..8] == [0; 3]);
         let Some(kind) = kind.filter(|_| length <= self.payload_max) else {
             return Err(LinkError::protocol(format!(

@@ -101,7 +101,8 @@ impl Credential {
     }
 
     fn proved(&self, side: Side, body: &[u8]) -> Vec<u8> {
-        let (label, side) = (self.protocol.label, self.protocol.word(side));
+        let label = self.protocol.label;
+        let side = self.protocol.word(side);
         let label = format!("millstream {label} {side}\0");
         [label.as_bytes(), &self.binding, body].concat()
     }

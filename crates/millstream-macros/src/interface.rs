@@ -93,7 +93,8 @@ pub fn interface(
 
 /// The version and the name of `#[interface(...)]`.
 fn options(arguments: TokenStream) -> Result<(u32, Option<LitStr>)> {
-    let (mut version, mut rename) = (None::<LitInt>, None::<LitStr>);
+    let mut version = None::<LitInt>;
+    let mut rename = None::<LitStr>;
     let parser = syn::meta::parser(|meta| {
         if meta.path.is_ident("version") {
             version = Some(meta.value()?.parse()?);
@@ -156,7 +157,8 @@ impl Method {
     }
 
     fn schema(&self, wire: &TokenStream) -> TokenStream {
-        let (name, aliases) = (&self.name, self.attributes.aliases());
+        let name = &self.name;
+        let aliases = self.attributes.aliases();
         let arguments = self
             .arguments
             .iter()
@@ -165,7 +167,8 @@ impl Method {
     }
 
     fn publish(&self, number: u64, wire: &TokenStream) -> TokenStream {
-        let (signature, count) = (&self.signature, self.arguments.len());
+        let signature = &self.signature;
+        let count = self.arguments.len();
         let idents: Vec<_> = self
             .arguments
             .iter()
@@ -178,9 +181,10 @@ impl Method {
                 ::core::result::Result::Ok(())
             });
         };
-        let store_error = match self.fails {
-            true => quote!(__published.map_err(::core::convert::From::from)),
-            false => quote!(self.store_error(__published)),
+        let store_error = if self.fails {
+            quote!(__published.map_err(::core::convert::From::from))
+        } else {
+            quote!(self.store_error(__published))
         };
         quote! {
             #[inline]
@@ -192,16 +196,18 @@ impl Method {
     }
 
     fn dispatch(&self, number: u64, wire: &TokenStream) -> TokenStream {
-        let (ident, name) = (&self.signature.ident, &self.name);
+        let ident = &self.signature.ident;
+        let name = &self.name;
         let reads = self
             .arguments
             .iter()
             .map(|argument| argument.read(name, wire));
         let passed = self.arguments.iter().map(Argument::passed);
         let call = quote!(__component.#ident(#(#passed),*));
-        let call = match self.fails {
-            true => quote!(#call.map_err(|cause| #wire::CallError::component(#name, cause))),
-            false => quote!({ #call; ::core::result::Result::Ok(()) }),
+        let call = if self.fails {
+            quote!(#call.map_err(|cause| #wire::CallError::component(#name, cause)))
+        } else {
+            quote!({ #call; ::core::result::Result::Ok(()) })
         };
         quote! {
             #number => {
@@ -270,7 +276,8 @@ impl Argument {
     }
 
     fn read(&self, method: &str, wire: &TokenStream) -> TokenStream {
-        let (ident, name) = (&self.ident, &self.name);
+        let ident = &self.ident;
+        let name = &self.name;
         let ty = match self.referent() {
             Some(Type::Slice(slice)) => {
                 let item = with_lifetime(&slice.elem, "'_");

@@ -96,7 +96,9 @@ fn of_enum(ident: &Ident, data: &DataEnum, key: &TokenStream) -> Result<Bodies> 
         let reason = "an enum without variants has no keys";
         return Err(Error::new_spanned(ident, reason));
     }
-    let (mut hashes, mut saves, mut loads) = (Vec::new(), Vec::new(), Vec::new());
+    let mut hashes = Vec::new();
+    let mut saves = Vec::new();
+    let mut loads = Vec::new();
     let mut names: Vec<String> = Vec::new();
     for variant in &data.variants {
         let name = name_of(&variant.attrs, &variant.ident)?;
@@ -113,7 +115,8 @@ fn of_enum(ident: &Ident, data: &DataEnum, key: &TokenStream) -> Result<Bodies> 
             loads.push(quote!((#name, 0) => ::core::option::Option::Some(Self::#own {}),));
             continue;
         }
-        let (count, pattern) = (members.len() as u32, quote!({ #(#members: #bindings),* }));
+        let count = members.len() as u32;
+        let pattern = quote!({ #(#members: #bindings),* });
         hashes.push(quote! {
             Self::#own #pattern => #key::hash_tuple(&[
                 #key::hash_text(#name.as_bytes()),

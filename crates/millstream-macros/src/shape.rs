@@ -88,7 +88,8 @@ impl Shape {
     /// `vec![Field::new(...), ...]`
     pub fn schema(&self, wire: &TokenStream) -> TokenStream {
         let fields = self.fields.iter().map(|field| {
-            let (name, ty) = (&field.name, &field.ty);
+            let name = &field.name;
+            let ty = &field.ty;
             field_schema(name, ty, &field.attributes, wire)
         });
         quote!(::std::vec![#(#fields),*])

@@ -35,7 +35,8 @@ pub fn derive(input: TokenStream, wire: &TokenStream) -> Result<TokenStream> {
             ));
         }
     };
-    let (anonymous, borrowed) = (ty(&input, "'_")?, ty(&input, "'wire")?);
+    let anonymous = ty(&input, "'_")?;
+    let borrowed = ty(&input, "'wire")?;
     let Bodies {
         size_max,
         encode,
@@ -103,9 +104,12 @@ fn transparent(inner: &Type, wire: &TokenStream) -> Bodies {
 
 fn of_struct(name: &str, fields: &Fields, wire: &TokenStream) -> Result<Bodies> {
     let shape = Shape::of(fields)?;
-    let (pattern, count) = (shape.pattern(), shape.len());
-    let (sizes, encode) = (shape.size_max(wire), shape.encode(wire));
-    let (decode, schema) = (shape.decode(wire), shape.schema(wire));
+    let pattern = shape.pattern();
+    let count = shape.len();
+    let sizes = shape.size_max(wire);
+    let encode = shape.encode(wire);
+    let decode = shape.decode(wire);
+    let schema = shape.schema(wire);
     let definition = define(name, &quote!(Struct(#schema)), wire);
     Ok(Bodies {
         size_max: quote! {
@@ -129,14 +133,20 @@ fn of_struct(name: &str, fields: &Fields, wire: &TokenStream) -> Result<Bodies> 
 }
 
 fn of_enum(name: &str, data: &DataEnum, wire: &TokenStream) -> Result<Bodies> {
-    let (mut sizes, mut encodes) = (Vec::new(), Vec::new());
-    let (mut decodes, mut schemas) = (Vec::new(), Vec::new());
+    let mut sizes = Vec::new();
+    let mut encodes = Vec::new();
+    let mut decodes = Vec::new();
+    let mut schemas = Vec::new();
     for (at, variant) in data.variants.iter().enumerate() {
-        let (ident, number) = (&variant.ident, at as u64);
+        let ident = &variant.ident;
+        let number = at as u64;
         let attributes = Attributes::of(&variant.attrs)?.without_default(&variant.attrs)?;
         let shape = Shape::of(&variant.fields)?;
-        let (pattern, count) = (shape.pattern(), shape.len());
-        let (size, encode, decode) = (shape.size_max(wire), shape.encode(wire), shape.decode(wire));
+        let pattern = shape.pattern();
+        let count = shape.len();
+        let size = shape.size_max(wire);
+        let encode = shape.encode(wire);
+        let decode = shape.decode(wire);
         sizes.push(
             quote!(Self::#ident #pattern => #wire::HEAD_SIZE_MAX + #wire::HEAD_SIZE_MAX + #size),
         );
@@ -178,7 +188,8 @@ fn variant_schema(
     shape: &Shape,
     wire: &TokenStream,
 ) -> TokenStream {
-    let (name, aliases) = (attributes.name(&ident.to_string()), attributes.aliases());
+    let name = attributes.name(&ident.to_string());
+    let aliases = attributes.aliases();
     let schema = shape.schema(wire);
     quote!(#wire::Variant::new(#name, #schema) #aliases)
 }

@@ -82,7 +82,8 @@ impl Recorded {
 
     /// Returns the sum in seconds, and how many ages are within each of [`BUCKETS`] and above, not cumulated.
     pub(crate) fn buckets(&self) -> (f64, [u64; BUCKETS.len() + 1]) {
-        let (mut sum, mut counts) = (0.0, [0; BUCKETS.len() + 1]);
+        let mut sum = 0.0;
+        let mut counts = [0; BUCKETS.len() + 1];
         for &(age, count) in &self.0 {
             let seconds = age as f64 / 1e9;
             sum += seconds * count as f64;

@@ -236,12 +236,11 @@ impl PageHandler for Answers {
 
     fn act(&self, request: &PageRequest<'_>) -> Option<PendingPage> {
         let name = request.path().strip_prefix(actions::PATH)?;
-        let page = match actions::is_of_flow(name) {
-            true => actions::ask(name, lock(&self.watch).clone().as_ref()).ready(),
-            false => {
-                let sections = self.sections();
-                sections.iter().find_map(|one| one.act(name, request))?
-            }
+        let page = if actions::is_of_flow(name) {
+            actions::ask(name, lock(&self.watch).clone().as_ref()).ready()
+        } else {
+            let sections = self.sections();
+            sections.iter().find_map(|one| one.act(name, request))?
         };
         Some(Box::pin(async {
             page.await.with("x-content-type-options", "nosniff")
@@ -260,9 +259,10 @@ impl PageHandler for Answers {
             "/metrics" => {
                 let newest = self.newest();
                 let (open, older) = newest.metrics();
-                match request.header_contains("accept", "application/openmetrics-text") {
-                    true => Page::new(OPEN_METRICS, open.clone()),
-                    false => Page::new(PROMETHEUS, older.clone()),
+                if request.header_contains("accept", "application/openmetrics-text") {
+                    Page::new(OPEN_METRICS, open.clone())
+                } else {
+                    Page::new(PROMETHEUS, older.clone())
                 }
             }
             "/healthz" => Page::new(TEXT, "alive\n"),

@@ -12,8 +12,10 @@ const TEXT_MAX: usize = 26;
 
 /// An edge from the right side of one node to the left side of another, as an SVG path.
 fn path(from: (usize, usize), to: (usize, usize)) -> String {
-    let (x1, y1) = (from.0 + NODE_WIDTH, from.1 + NODE_HEIGHT / 2);
-    let (x2, y2) = (to.0, to.1 + NODE_HEIGHT / 2);
+    let x1 = from.0 + NODE_WIDTH;
+    let y1 = from.1 + NODE_HEIGHT / 2;
+    let x2 = to.0;
+    let y2 = to.1 + NODE_HEIGHT / 2;
     let middle = x1 + x2.saturating_sub(x1) / 2;
     format!("M{x1},{y1} C{middle},{y1} {middle},{y2} {x2},{y2}")
 }
@@ -56,7 +58,8 @@ pub(crate) fn graph_json(graph: &Description, run: &str) -> Value {
 #[doc(hidden)] // For the other crates of Millstream.
 pub fn svg(graph: &Description) -> String {
     let layout = layout(graph);
-    let (width, height) = (layout.width, layout.height);
+    let width = layout.width;
+    let height = layout.height;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          role=\"img\" font-family=\"sans-serif\" font-size=\"13\"><title>{}</title>",
@@ -97,9 +100,10 @@ pub fn svg(graph: &Description) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    match text.chars().count() > TEXT_MAX {
-        true => text.chars().take(TEXT_MAX - 1).chain(['…']).collect(),
-        false => text.to_owned(),
+    if text.chars().count() > TEXT_MAX {
+        text.chars().take(TEXT_MAX - 1).chain(['…']).collect()
+    } else {
+        text.to_owned()
     }
 }
 

@@ -60,12 +60,13 @@ fn busiest(
         1 => "the worker".to_owned(),
         count => format!("worker {worker} of {count}"),
     };
-    let skew = match step.skew >= 1.5 && workers.len() > 1 {
-        true => format!(
+    let skew = if step.skew >= 1.5 && workers.len() > 1 {
+        format!(
             "; that worker has {:.1} times the load of the mean",
             step.skew
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     let words = format!(
         "{} limits the flow: it takes {:.0}% of the time of {whose}{skew}.",
@@ -77,7 +78,8 @@ fn busiest(
 
 /// The steps whose output reaches `node`.
 fn before(graph: &Description, node: usize) -> Vec<usize> {
-    let (mut found, mut open) = (vec![false; graph.nodes.len()], vec![node]);
+    let mut found = vec![false; graph.nodes.len()];
+    let mut open = vec![node];
     while let Some(node) = open.pop() {
         for &input in &graph.nodes[node].inputs {
             if !std::mem::replace(&mut found[input], true) {

@@ -77,10 +77,7 @@ fn ordered(graph: &Description, mut layers: Vec<Vec<usize>>) -> Vec<Vec<usize>> 
         let forward = sweep % 2 == 0;
         let count = layers.len();
         for step in 0..count {
-            let layer = match forward {
-                true => step,
-                false => count - 1 - step,
-            };
+            let layer = if forward { step } else { count - 1 - step };
             let mean = |node: &usize| {
                 let (before, after) = &neighbours[*node];
                 let others = if forward { before } else { after };
@@ -143,7 +140,8 @@ mod tests {
         for (n, source) in sources.iter().enumerate().rev() {
             source.sink(&format!("k{n}"), testing::Collected::new().sink());
         }
-        let (graph, layout) = (flow.describe(), layout(&flow.describe()));
+        let graph = flow.describe();
+        let layout = layout(&flow.describe());
         for (id, node) in graph.nodes.iter().enumerate() {
             for &input in &node.inputs {
                 assert_eq!(layout.nodes[input].1, layout.nodes[id].1);

@@ -69,12 +69,13 @@ fn level(text: &str) -> Result<LevelFilter, String> {
 
 fn checked(module: &str) -> Result<String, String> {
     let first = module.split('.').next().unwrap_or_default();
-    match MODULES.contains(&first) {
-        true => Ok(module.to_owned()),
-        false => Err(format!(
+    if MODULES.contains(&first) {
+        Ok(module.to_owned())
+    } else {
+        Err(format!(
             "{module:?} is no module with a log: {}",
             MODULES.join(", ")
-        )),
+        ))
     }
 }
 

@@ -62,7 +62,8 @@ impl Line<'_> {
 
     fn text(&self) -> String {
         let level = self.level.to_ascii_uppercase();
-        let (time, target) = (self.time(), self.module());
+        let time = self.time();
+        let target = self.module();
         let mut line = format!("{time} {level:<7} {}: ", plain(&target));
         line += &plain(self.message);
         for (name, value) in self.fields {

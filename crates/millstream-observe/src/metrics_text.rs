@@ -38,9 +38,10 @@ impl Collector for Snapshots {
 
 /// Writes a metric of the user's program.
 fn write_user(metric: &UserSnapshot, encoder: &mut DescriptorEncoder<'_>) -> Result {
-    let (kind, name) = match metric.counter {
-        true => (MetricType::Counter, "Counter"),
-        false => (MetricType::Gauge, "Gauge"),
+    let (kind, name) = if metric.counter {
+        (MetricType::Counter, "Counter")
+    } else {
+        (MetricType::Gauge, "Gauge")
     };
     let help = match metric.help.as_str() {
         "" => format!("{name} of the program"),

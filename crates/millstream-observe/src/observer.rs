@@ -118,9 +118,10 @@ impl Http {
         let server = bound
             .serve(Arc::clone(&answers), sampling)
             .map_err(ObserveError::Bind)?;
-        let url = match address.starts_with("unix:") {
-            true => address.clone(),
-            false => format!("http://{address}/"),
+        let url = if address.starts_with("unix:") {
+            address.clone()
+        } else {
+            format!("http://{address}/")
         };
         tracing::info!(address = address.as_str(), "page: {url}");
         Ok(Observer {
@@ -315,7 +316,8 @@ impl Observer {
 
 impl Observed {
     fn take(&mut self, answers: &Answers) {
-        let (moment, time_ns) = (self.watch.moment(), self.clock.time_ns());
+        let moment = self.watch.moment();
+        let time_ns = self.clock.time_ns();
         let mut snapshot = self.sampler.sample(&moment, time_ns);
         snapshot.user = user::snapshots();
         snapshot.processes = processes::others(&self.watch);

@@ -164,7 +164,8 @@ impl Sampler {
             mark: Mark::None,
             ..StepSnapshot::default()
         };
-        let (mut recent, mut busy_sum) = (Recorded::default(), 0.0);
+        let mut recent = Recorded::default();
+        let mut busy_sum = 0.0;
         for (worker, inside) in self.workers.iter().zip(inside) {
             let busy = worker.busy(node, *inside);
             step.busy = step.busy.max(busy);

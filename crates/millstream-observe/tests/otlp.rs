@@ -20,7 +20,8 @@ use serde_json::Value;
 fn collect(listener: &TcpListener, documents: &Sender<(String, Value)>) {
     for stream in listener.incoming() {
         let mut stream = BufReader::new(stream.unwrap());
-        let (mut request, mut length) = (String::new(), 0);
+        let mut request = String::new();
+        let mut length = 0;
         loop {
             let mut line = String::new();
             if stream.read_line(&mut line).unwrap() == 0 {
@@ -154,9 +155,11 @@ fn a_call_of_a_service_is_a_trace_with_its_wait() {
 
     let folder = tempfile::tempdir().unwrap();
     let open = |name| Journal::open(folder.path().join(name), JournalOptions::default()).unwrap();
-    let (orders, replies) = (open("orders"), open("replies"));
+    let orders = open("orders");
+    let replies = open("replies");
     let mut calls = publisher::<dyn Orders>(&orders).unwrap();
-    let (stop, meter) = (Stop::default(), Arc::new(Meter::default()));
+    let stop = Stop::default();
+    let meter = Arc::new(Meter::default());
     let observer = http("127.0.0.1:0").otlp(&endpoint).bind().unwrap();
     let progress = Arc::clone(&meter);
     let watched = ServiceOf {
@@ -167,7 +170,8 @@ fn a_call_of_a_service_is_a_trace_with_its_wait() {
         dead_letters: None,
     };
     observer.show(Services::watch(watched, None).unwrap());
-    let (ends, runs) = (stop.clone(), meter);
+    let ends = stop.clone();
+    let runs = meter;
     let running = Builder::new().name("service".to_owned()).spawn(move || {
         let service = Service::new(&replies).unwrap();
         let desk = Desk(service.publisher::<dyn Replies>().unwrap());
@@ -210,7 +214,8 @@ fn check_call<'a>(call: &'a [Value], orders: &Journal) -> &'a str {
         .collect();
     assert_eq!(names, ["place", "wait", "call"]);
     let time = |span: &Value, name: &str| -> u64 { span[name].as_str().unwrap().parse().unwrap() };
-    let (begin, end) = ("startTimeUnixNano", "endTimeUnixNano");
+    let begin = "startTimeUnixNano";
+    let end = "endTimeUnixNano";
     assert_eq!(time(&call[0], begin), time(&call[1], begin));
     assert_eq!(time(&call[1], end), time(&call[2], begin));
     assert_eq!(time(&call[2], end), time(&call[0], end));

@@ -143,7 +143,8 @@ impl Step<PyBatch, PyBatch> for AsyncCalls {
         cx: &mut Context,
     ) -> Result<(), Failure> {
         locked(|py| {
-            let (keys, values) = (input.take_keys(py), input.take_values(py));
+            let keys = input.take_keys(py);
+            let values = input.take_values(py);
             let object = self.object.bind(py);
             let made = object.call_method1(intern!(py, "take"), (keys, values, seconds(cx.now())));
             self.send_on(py, made, output, cx)

@@ -23,9 +23,10 @@ pub(crate) fn cli_main(argv: Vec<OsString>) -> u8 {
 /// command line.
 #[pyfunction]
 pub(crate) fn name_options_of_command_line(named: bool) -> bool {
-    let face = match named {
-        true => Face::CommandLine,
-        false => Face::Python,
+    let face = if named {
+        Face::CommandLine
+    } else {
+        Face::Python
     };
     name_options_of(face) == Face::CommandLine
 }

@@ -59,9 +59,10 @@ impl Moments {
         let no_time = || PyValueError::new_err(format!("{} is no time", show(time)));
         let clock = civil.ok_or_else(no_time)?.duration_since(EPOCH);
         let clock = clock.as_secs() * MICROS_PER_SECOND + i64::from(clock.subsec_micros());
-        let offset = match plain {
-            true => self.offset_of(time, clock.div_euclid(MICROS_PER_SECOND))?,
-            false => offset_of(time)?,
+        let offset = if plain {
+            self.offset_of(time, clock.div_euclid(MICROS_PER_SECOND))?
+        } else {
+            offset_of(time)?
         };
         match offset {
             Some(offset) => Ok(clock - offset),

@@ -101,7 +101,8 @@ impl ByClocks {
     ) -> Result<PyBatch, Failure> {
         self.open(py, partition)?;
         let values = input.take_values(py);
-        let (mut kept, mut times) = (Vec::with_capacity(values.len()), Vec::new());
+        let mut kept = Vec::with_capacity(values.len());
+        let mut times = Vec::new();
         for item in values.iter() {
             let Some(clock) = self.clocks.get(&partition.number()) else {
                 break;
@@ -147,9 +148,12 @@ impl Assign<PyBatch, PyBatch> for ByClocks {
             };
             let asked = (intern!(py, "on_pause"), (seconds(cx.now()),));
             let reached = clock.object.bind(py).call_method1(asked.0, asked.1);
-            let reached = reached.and_then(|at| match at.is_none() {
-                true => Ok(BEFORE_ALL),
-                false => to_nanos(&at),
+            let reached = reached.and_then(|at| {
+                if at.is_none() {
+                    Ok(BEFORE_ALL)
+                } else {
+                    to_nanos(&at)
+                }
             });
             partition.pass_to(reached.map_err(Self::wrong)?);
             Ok(())

@@ -33,7 +33,8 @@ fn gather(py: Python<'_>, input: &mut PyBatch) -> PyResult<PyBatch> {
     let values = input.take_values(py);
     let times = input.times.take();
     let places = PyDict::new(py);
-    let (own, lists) = (PyList::empty(py), PyList::empty(py));
+    let own = PyList::empty(py);
+    let lists = PyList::empty(py);
     let mut members: Vec<Vec<Timed<()>>> = Vec::new();
     for (at, (key, value)) in keys.iter().zip(values.iter()).enumerate() {
         let time = times.as_ref().map(|times| times[at]);

@@ -51,11 +51,14 @@ fn named(bits: u8) -> String {
 
 impl Drop for JoinKeys {
     fn drop(&mut self) {
-        let (left, right) = (*self.left.get_mut(), *self.right.get_mut());
+        let left = *self.left.get_mut();
+        let right = *self.right.get_mut();
         if left == 0 || right == 0 || left & right != 0 {
             return;
         }
-        let (step, left, right) = (&self.step, named(left), named(right));
+        let step = &self.step;
+        let left = named(left);
+        let right = named(right);
         tracing::warn!(
             target: "millstream_flow::join",
             step = step.as_str(),

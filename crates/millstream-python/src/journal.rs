@@ -357,7 +357,8 @@ impl Journal {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        let (next, first) = (self.next(py)?, self.first(py)?);
+        let next = self.next(py)?;
+        let first = self.first(py)?;
         Ok(usize::try_from(next.saturating_sub(first))?)
     }
 

@@ -139,7 +139,8 @@ impl KernelStates {
 
     /// Items of these keys are about to be processed.
     pub(crate) fn touch(&mut self, py: Python<'_>, keys: &Py<PyList>) -> PyResult<()> {
-        let (states, changed) = (self.states.bind(py), self.changed.bind(py));
+        let states = self.states.bind(py);
+        let changed = self.changed.bind(py);
         // The states of earlier items exist now.
         self.tracking.measure(changed.len(), states.len());
         if !self.tracking.all {
@@ -161,7 +162,8 @@ impl KernelStates {
         }
         locked(|py| {
             let wrong = |error| Failure::new(step, cause(error));
-            let (states, changed) = (self.states.bind(py), self.changed.bind(py));
+            let states = self.states.bind(py);
+            let changed = self.changed.bind(py);
             self.tracking.measure(changed.len(), states.len());
             self.keys.learn(states, step, changes.shards())?;
             let mut block = Block::new(step, &self.keys, states, changes);
@@ -174,7 +176,8 @@ impl KernelStates {
                     }
                 }
             } else {
-                let (births, known) = (self.births.bind(py), self.tracking.known);
+                let births = self.births.bind(py);
+                let known = self.tracking.known;
                 for (born, key) in keys_from(states, births.len()).map_err(wrong)? {
                     births.set_item(key, born).map_err(wrong)?;
                 }

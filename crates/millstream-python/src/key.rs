@@ -121,7 +121,8 @@ impl<'py> NotAKey<'py> {
 
 impl From<NotAKey<'_>> for PyErr {
     fn from(wrong: NotAKey<'_>) -> PyErr {
-        let (place, shown) = (wrong.place(), show(&wrong.part));
+        let place = wrong.place();
+        let shown = show(&wrong.part);
         let found = type_name(&wrong.part);
         let fault = match wrong.fault {
             Fault::Type => match base(&wrong.part) {

@@ -296,7 +296,8 @@ where
         cx: &mut Context,
     ) -> Result<(), Failure> {
         let py = value.py();
-        let (floor, now) = (cx.floor(), cx.now());
+        let floor = cx.floor();
+        let now = cx.now();
         let mut item = time.map(|()| Item::of(value.clone().unbind(), right));
         loop {
             let mut out = Out {
@@ -326,7 +327,8 @@ where
         members: &[Timed<()>],
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let (mut start, life) = (0, self.traits.life);
+        let mut start = 0;
+        let life = self.traits.life;
         while start < members.len() {
             let rest = &members[start..];
             let count = self.keyed.undivided(key, rest, cx.floor(), life);
@@ -341,7 +343,8 @@ where
     /// Handles the items that were refused when results were made, each by itself.
     fn handle_refused(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
         while let Some((key, item, error)) = self.keyed.take_refused() {
-            let (key, item) = (key.bind(py), item.object());
+            let key = key.bind(py);
+            let item = item.object();
             self.policy
                 .handle(Some(key), Some(item.bind(py)), error, cx, py)?;
         }
@@ -419,7 +422,8 @@ where
         let wrong = |error| Failure::new(cx.step_name(), cause(error));
         let Traits { timed, keyed, .. } = self.traits;
         let datetimes = self.datetimes.get();
-        let (results, late) = (&mut self.results, &mut self.late);
+        let results = &mut self.results;
+        let late = &mut self.late;
         output.0 = results
             .batch(py, (keyed, timed), datetimes)
             .map_err(wrong)?;

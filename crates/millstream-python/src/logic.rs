@@ -275,9 +275,12 @@ impl PyLogic {
             Some((function, true)) => Calls::Returning(function.clone_ref(py)),
             None => Calls::Object(None),
         };
-        let ttl = ttl.map(|ttl| match timed {
-            true => Ttl::Event(ttl),
-            false => Ttl::Processing(ttl),
+        let ttl = ttl.map(|ttl| {
+            if timed {
+                Ttl::Event(ttl)
+            } else {
+                Ttl::Processing(ttl)
+            }
         });
         Ok(PyLogic {
             make: make.clone_ref(py),
@@ -449,7 +452,8 @@ impl KeyLogic<PyKey> for PyLogic {
             });
         }
         let when = (item.time, item.watermark, at, None);
-        let (value, method) = (item.value, self.method);
+        let value = item.value;
+        let method = self.method;
         self.call(key, held, when, out, |logic, context, methods| {
             let py = logic.py();
             let name = match method {
@@ -508,7 +512,8 @@ impl KeyLogic<PyKey> for PyLogic {
         let when = (at.event, at.event, at, None);
         self.call(key, held, when, out, |logic, context, methods| {
             let py = logic.py();
-            let (name, key) = (intern!(py, "on_end"), key.bind(py));
+            let name = intern!(py, "on_end");
+            let key = key.bind(py);
             match methods.end_context {
                 None => Ok(None),
                 Some(false) => logic.call_method1(name, (key,)).map(Some),

@@ -77,10 +77,7 @@ pub(crate) fn log_line(
         message,
         fields: &fields,
     };
-    line.written(match json {
-        true => Format::Json,
-        false => Format::Text,
-    })
+    line.written(if json { Format::Json } else { Format::Text })
 }
 
 /// The levels of loggers by their names, as the option `--log-level` has them: `millstream` is for all that have none.

@@ -31,10 +31,13 @@ impl Observer {
         match bound {
             Ok(engine) => Ok(Observer { engine }),
             Err(ObserveError::Flow(error)) => Err(to_python(py, error)),
-            Err(error) => match is_io(&error) {
-                true => Err(PyOSError::new_err(chain(&error).to_string())),
-                false => Err(usage(py, &chain(&error).to_string())),
-            },
+            Err(error) => {
+                if is_io(&error) {
+                    Err(PyOSError::new_err(chain(&error).to_string()))
+                } else {
+                    Err(usage(py, &chain(&error).to_string()))
+                }
+            }
         }
     }
 

@@ -45,7 +45,8 @@ impl Waiting<'_> {
         mut outage: PyErr,
         mut attempt: impl FnMut() -> PyResult<T>,
     ) -> Result<PyResult<T>, Failure> {
-        let (kind, name) = (self.kind, self.name);
+        let kind = self.kind;
+        let name = self.name;
         let backoff = Backoff {
             most: RETRY_MOST,
             ..Backoff::default()

@@ -158,9 +158,10 @@ impl PickleMethod {
             }
             Kind::Pickled | Kind::Dumped => false,
         };
-        match written {
-            true => out.push(STOP),
-            false => out.truncate(start),
+        if written {
+            out.push(STOP)
+        } else {
+            out.truncate(start)
         }
         written
     }

@@ -199,7 +199,8 @@ impl Pipe {
         in_order: bool,
     ) -> PyResult<Pipe> {
         let py = on_error.py();
-        let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
+        let on_error = OnErrorOption::read(on_error)?;
+        let shape = Shape::read(shape)?;
         let handling = on_error.clone();
         let said = Arc::default();
         let pipe = self.pipe.step(static_name(kind), name, move |making| {
@@ -357,9 +358,10 @@ impl Pipe {
             number.unwrap_or_default()
         };
         let logic = move |making: &Making<'_>| PyLogic::make(&make, None, timed, ttl, making);
-        let turns = match timed {
-            true => Turns::ByTime(number),
-            false => Turns::AsTheyCome,
+        let turns = if timed {
+            Turns::ByTime(number)
+        } else {
+            Turns::AsTheyCome
         };
         let fails = OnErrorOption::Fail;
         let step = self.by_logic(("join_all", name), logic, turns, traits, fails);
@@ -432,13 +434,14 @@ impl Pipe {
         };
         let logic = move || Limiting::<Py<PyAny>, _, PyErr>::new(limit, ttl, timed);
         let kind = static_name(kind);
-        let step = match timed {
-            false => self.pipe.step(kind, name, move |making| {
-                PyKeyed::make(logic(), traits, &fails, making)
-            }),
-            true => self.pipe.step(kind, name, move |making| {
+        let step = if timed {
+            self.pipe.step(kind, name, move |making| {
                 PyKeyed::make(InTurn::after_timers(logic(), copy), traits, &fails, making)
-            }),
+            })
+        } else {
+            self.pipe.step(kind, name, move |making| {
+                PyKeyed::make(logic(), traits, &fails, making)
+            })
         };
         Pipe {
             pipe: step.in_order().halves().0,
@@ -463,9 +466,11 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
-        let (on_error, window) = (OnErrorOption::read(on_error)?, window(&described)?);
+        let on_error = OnErrorOption::read(on_error)?;
+        let window = window(&described)?;
         let handling = on_error.clone();
-        let (overlaps, traits) = (described.overlaps(), (timed, described.joins));
+        let overlaps = described.overlaps();
+        let traits = (timed, described.joins);
         let make = move |datetimes: &Rc<Cell<bool>>| {
             PyAggregate::new(&kind, &functions, overlaps, datetimes)
         };
@@ -542,7 +547,8 @@ impl Pipe {
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
-        let (on_error, join) = (OnErrorOption::read(on_error)?, join(described)?);
+        let on_error = OnErrorOption::read(on_error)?;
+        let join = join(described)?;
         let traits = Traits {
             waits: false,
             timed,
@@ -562,9 +568,10 @@ impl Pipe {
                 Ok(step.joining(Some(keys.get(making))))
             }),
         };
-        let step = match timed {
-            true => step.by_time(),
-            false => step.in_order(),
+        let step = if timed {
+            step.by_time()
+        } else {
+            step.in_order()
         };
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
@@ -622,7 +629,8 @@ impl Pipe {
                 letters = on_error.refused_to(&named);
             }
             if let Some(encoding) = encoding {
-                let (own, handling) = (name.to_owned(), on_error.clone());
+                let own = name.to_owned();
+                let handling = on_error.clone();
                 let step = pipe.step("encode", &format!("{name}.encode"), move |making| {
                     EncodeStep::make(&encoding, &on_error, &own, making)
                 });

@@ -62,7 +62,8 @@ impl OnErrorOption {
     /// The policy of the step whose output is `pipe`: its dead letters take part in recovery.
     pub(crate) fn of<B: Batch>(&self, pipe: Engine<B>) -> Engine<B> {
         if let OnErrorOption::DeadLetter(sink) = self {
-            let (name, sink) = (String::new(), sink.clone());
+            let name = String::new();
+            let sink = sink.clone();
             let sink: Arc<dyn Sink<PyBatch>> = Arc::new(NamedSink { name, sink });
             pipe.dead_letters_to(&sink);
         }
@@ -79,7 +80,8 @@ impl OnErrorOption {
             name: sink.name.clone(),
             sink: to.clone(),
         });
-        let (step, of) = (sink.name.clone(), Arc::clone(of));
+        let step = sink.name.clone();
+        let of = Arc::clone(of);
         Some(RefusedLetters::new(&to, move |refused| {
             locked(|py| {
                 let letters = PyList::empty(py);

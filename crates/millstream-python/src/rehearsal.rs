@@ -55,9 +55,10 @@ impl Rehearsal {
         replay: Option<ReplayInput>,
         copies: bool,
     ) -> PyResult<Self> {
-        let mut engine = match copies {
-            true => Engine::new().copies(),
-            false => Engine::new(),
+        let mut engine = if copies {
+            Engine::new().copies()
+        } else {
+            Engine::new()
         };
         for (name, script) in inputs {
             let script = script.get().clone();
@@ -103,9 +104,12 @@ fn read_replay((recordings, from, to, batch): ReplayInput) -> Result<Replay, Flo
             (Some(source), false) => replay.recorded(&source, path),
         };
     }
-    let at = |(is_time, number)| match is_time {
-        true => Point::Time(number),
-        false => Point::Sequence(number),
+    let at = |(is_time, number)| {
+        if is_time {
+            Point::Time(number)
+        } else {
+            Point::Sequence(number)
+        }
     };
     if let Some(from) = from {
         replay = replay.from(at(from));

@@ -150,7 +150,8 @@ impl Report {
     }
 
     fn __repr__(&self) -> String {
-        let (flow, seconds) = (&self.report.flow, self.report.elapsed.as_secs_f64());
+        let flow = &self.report.flow;
+        let seconds = self.report.elapsed.as_secs_f64();
         format!("<report of flow {flow:?}, {seconds:.3} s>")
     }
 }

@@ -219,7 +219,8 @@ fn wait(
     stopper: &Stopper,
     raised: Option<PyErr>,
 ) -> PyResult<Report> {
-    let (raised, control) = (Mutex::new(raised), running.control());
+    let raised = Mutex::new(raised);
+    let control = running.control();
     let looks = || {
         if let Err(error) = Python::attach(|py| py.check_signals()) {
             let mut raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
@@ -379,7 +380,8 @@ pub(crate) fn start(
         gil::unlocked(move || drop(running));
         return Err(error);
     }
-    let (control, waited) = (running.control(), Arc::default());
+    let control = running.control();
+    let waited = Arc::default();
     let name = running.watch().flow().to_owned();
     watch_failure(name, Arc::clone(&control), Arc::clone(&waited))?;
     Ok(Handle {

@@ -123,7 +123,8 @@ pub(crate) fn pickle_method_of<'py>(
 
 /// Appends an object by the method of its type, and returns the method.
 fn dump(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<u8> {
-    let (way, mut parts) = (pickle_method_of(object)?, Vec::new());
+    let way = pickle_method_of(object)?;
+    let mut parts = Vec::new();
     let way = way.get();
     if way.take(object, &mut parts)? && way.write(&parts, out) {
         return Ok(PICKLE);

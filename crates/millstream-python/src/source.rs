@@ -46,9 +46,11 @@ pub(crate) fn add(
     source: &Bound<'_, PyAny>,
     reading: &Reading<'_>,
 ) -> PyResult<Pipe<PyBatch>> {
-    let (name, batch_size) = (reading.name, reading.batch_size);
+    let name = reading.name;
+    let batch_size = reading.batch_size;
     if let Ok(durable) = source.cast::<DurableSource>() {
-        let (source, keep) = (durable.get().source.bind(source.py()), durable.get().keep);
+        let source = durable.get().source.bind(source.py());
+        let keep = durable.get().keep;
         return add_durable(flow, source, keep, reading);
     }
     if let Ok(bytes) = source.cast::<ByteSource>() {
@@ -75,7 +77,8 @@ fn add_durable(
     keep: Retain,
     reading: &Reading<'_>,
 ) -> PyResult<Pipe<PyBatch>> {
-    let (name, batch_size) = (reading.name, reading.batch_size);
+    let name = reading.name;
+    let batch_size = reading.batch_size;
     if let Ok(bytes) = source.cast::<ByteSource>() {
         return bytes.get().add(flow, Some(keep), reading);
     }
@@ -100,18 +103,18 @@ fn with_undecoded(
     reading: &Reading<'_>,
 ) -> PyResult<Pipe<PyBatch>> {
     let undecoded = source.getattr_opt(intern!(source.py(), "_undecoded"))?;
-    match undecoded.map_or(Ok(false), |yes| yes.is_truthy())? {
-        true => Ok(undecoded::add(&pipe, reading)),
-        false => Ok(pipe),
+    if undecoded.map_or(Ok(false), |yes| yes.is_truthy())? {
+        Ok(undecoded::add(&pipe, reading))
+    } else {
+        Ok(pipe)
     }
 }
 
 fn no_source(source: &Bound<'_, PyAny>) -> PyErr {
-    let remedy = match source.is_instance_of::<PyString>() || source.try_iter().is_err() {
-        true => "it has no method open",
-        false => {
-            "ms.testing.items makes one of a list, ms.generate of a function that returns an iterable"
-        }
+    let remedy = if source.is_instance_of::<PyString>() || source.try_iter().is_err() {
+        "it has no method open"
+    } else {
+        "ms.testing.items makes one of a list, ms.generate of a function that returns an iterable"
     };
     let message = format!("{} is no source: {remedy}", show(source));
     usage(source.py(), &message)

@@ -107,8 +107,10 @@ pub(crate) fn moment_or_none(
         PyResult::Ok(epoch.into_any().unbind())
     })?;
     let micros = nanos.div_euclid(1000);
-    let (seconds, rest) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
-    let (days, seconds) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let seconds = micros.div_euclid(1_000_000);
+    let rest = micros.rem_euclid(1_000_000);
+    let days = seconds.div_euclid(86_400);
+    let seconds = seconds.rem_euclid(86_400);
     // Nanoseconds in 64 bits are less than 110,000 days.
     let since = PyDelta::new(py, days as i32, seconds as i32, rest as i32, false)?;
     epoch.bind(py).add(since)

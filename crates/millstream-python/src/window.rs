@@ -67,9 +67,10 @@ pub(crate) fn window(described: &WindowOptions) -> PyResult<Window> {
         Some((lateness, patience)) => window.per_key(time(lateness), patience.map(time)),
         None => window,
     };
-    Ok(match described.ordered {
-        true => window.ordered(),
-        false => window,
+    Ok(if described.ordered {
+        window.ordered()
+    } else {
+        window
     })
 }
 
@@ -83,7 +84,8 @@ pub(crate) fn choosing(windower: Py<PyAny>) -> Choose<PyErr> {
             for window in made.try_iter()? {
                 let window = window?;
                 let (start, end): (Bound<'_, PyAny>, Bound<'_, PyAny>) = window.extract()?;
-                let (start, end) = (to_nanos(&start)?, to_nanos(&end)?);
+                let start = to_nanos(&start)?;
+                let end = to_nanos(&end)?;
                 if !(start..end).contains(&time) {
                     return Err(PyValueError::new_err(format!(
                         "the window {} does not contain its item, at {}",
@@ -486,9 +488,10 @@ impl PyAggregate {
         datetimes: &Rc<Cell<bool>>,
     ) -> PyResult<Self> {
         let make = AggregateKind::read(kind, functions)?;
-        let read = match make.reads() {
-            true => functions.get(READING).and_then(Option::as_ref),
-            false => None,
+        let read = if make.reads() {
+            functions.get(READING).and_then(Option::as_ref)
+        } else {
+            None
         };
         // It makes accumulators, and has a `revival` for those that were saved.
         let made = functions.get(REVIVING).and_then(Option::as_ref);
@@ -547,9 +550,10 @@ impl PyAggregate {
         made: Bound<'py, PyAny>,
         value: &Py<PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match self.overlaps && made.is(value) {
-            true => separate(&made),
-            false => Ok(made),
+        if self.overlaps && made.is(value) {
+            separate(&made)
+        } else {
+            Ok(made)
         }
     }
 
@@ -696,9 +700,10 @@ impl Aggregate for PyAggregate {
             }
             (AggregateKind::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
                 // A part of one window is a part of others too: each has a copy, which the function may keep.
-                let later = match functions.merge_reads {
-                    true => later.bind(py).clone(),
-                    false => separate(later.bind(py))?,
+                let later = if functions.merge_reads {
+                    later.bind(py).clone()
+                } else {
+                    separate(later.bind(py))?
                 };
                 *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
                 Ok(())

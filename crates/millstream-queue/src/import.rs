@@ -41,7 +41,8 @@ pub struct OldItem {
 
 /// Reads an item in the encoding of both formats: its size, its expiry in seconds, then its bytes.
 fn dated_item(file: &mut OperationReader<impl Read>) -> Result<OldItem, Damage> {
-    let (size, expiry_s) = (file.u32()?, file.u32()?);
+    let size = file.u32()?;
+    let expiry_s = file.u32()?;
     Ok(OldItem {
         expiry_ms: u64::from(expiry_s) * 1_000,
         body: file.body(size, 4)?,

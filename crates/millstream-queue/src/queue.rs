@@ -250,7 +250,8 @@ impl<L: Log> Queue<L> {
     /// Whether a new item of this length is admitted.
     #[inline]
     pub(crate) fn admits(&self, length: usize) -> Admission {
-        let (settings, length) = (&self.settings, length as u64);
+        let settings = &self.settings;
+        let length = length as u64;
         let over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
         if over(settings.max_item_bytes, length) || over(settings.max_bytes, length) {
             return Admission::TooLarge;

@@ -165,7 +165,8 @@ pub struct Uncounted {
 
 impl fmt::Display for Uncounted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, names) = (self.path.display(), self.names.join("', '"));
+        let path = self.path.display();
+        let names = self.names.join("', '");
         write!(
             f,
             "'{names}' does not count: `millstream journal followers {path}` says why, `--admit NAME` lets it count"

@@ -231,7 +231,8 @@ impl Followers {
             if self.journal.is_superseded()
                 && let Some(by) = self.journal.leadership()?.superseded_by
             {
-                let (path, term) = (self.journal.path(), self.journal.leadership()?.term);
+                let path = self.journal.path();
+                let term = self.journal.leadership()?.term;
                 return Err(Error::Superseded { path, term, by }.into());
             }
             if let Some(limit) = limit.filter(|_| is_over) {
@@ -251,7 +252,8 @@ impl Followers {
 
     /// How many followers that count have a record, and how many there are.
     fn count(&self, sequence: u64) -> Result<(usize, usize), ReplicationError> {
-        let (mut have, mut counted) = (0, 0);
+        let mut have = 0;
+        let mut counted = 0;
         for cursor in &self.cursors {
             if let Some(position) = cursor.counted()? {
                 counted += 1;

@@ -327,9 +327,10 @@ millstream_journal::debug_as_chain!(ServiceError);
 
 /// What there is instead of a lost record, and up to where the two journals agree.
 fn loss(sequence: u64, next: u64, confirmed: u64) -> String {
-    let found = match sequence < next {
-        true => "another record has its number now".to_owned(),
-        false => format!("the journal ends before record {next}"),
+    let found = if sequence < next {
+        "another record has its number now".to_owned()
+    } else {
+        format!("the journal ends before record {next}")
     };
     match confirmed.checked_sub(1) {
         Some(last) => format!(

@@ -228,9 +228,10 @@ fn input_has_ended(asked: bool) -> Result<bool, Cause> {
     };
     let stdin = io::stdin();
     let mut polled = [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN)];
-    let polled = match asked {
-        true => &mut polled[..0],
-        false => &mut polled[..],
+    let polled = if asked {
+        &mut polled[..0]
+    } else {
+        &mut polled[..]
     };
     match poll(polled, Some(&every)) {
         Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),

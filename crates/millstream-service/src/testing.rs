@@ -324,7 +324,8 @@ fn compare(
         fs::write(path, new).map_err(|error| file_error(path, error))?;
         outcome.updated.push(path.to_owned());
     } else {
-        let (expected, found) = (expected.join("---\n"), found.join("---\n"));
+        let expected = expected.join("---\n");
+        let found = found.join("---\n");
         let diff = TextDiff::from_lines(&expected, &found);
         let diff = diff
             .unified_diff()
@@ -367,9 +368,10 @@ fn rewritten(
             } => {
                 for at in 0..new_len {
                     let text = &found[new_index + at];
-                    texts.push(match at < old_len {
-                        true => carry_comments(old[old_index + at], text)?,
-                        false => text.clone(),
+                    texts.push(if at < old_len {
+                        carry_comments(old[old_index + at], text)?
+                    } else {
+                        text.clone()
                     });
                 }
             }

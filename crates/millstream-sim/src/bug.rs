@@ -125,11 +125,9 @@ fn trust_tail(segment: &impl Region) {
 }
 
 fn match_checksums(segment: &impl Region) {
-    let (bytes, epoch, base) = (
-        segment.load(BYTES).min(segment.bytes_len()),
-        segment.load(EPOCH),
-        segment.load(BASE),
-    );
+    let bytes = segment.load(BYTES).min(segment.bytes_len());
+    let epoch = segment.load(EPOCH);
+    let base = segment.load(BASE);
     if base == u64::MAX {
         // It was not begun.
         return;

@@ -129,9 +129,10 @@ fn play(worlds: &Worlds, mut world: impl FnMut(u64) -> Option<Broken>) -> Vec<(u
 
 fn sound(worlds: &Worlds) -> bool {
     let mut total = Tally::default();
-    let kind = match worlds.failing_syncs {
-        true => Kind::FailingSyncs,
-        false => Kind::Sound,
+    let kind = if worlds.failing_syncs {
+        Kind::FailingSyncs
+    } else {
+        Kind::Sound
     };
     let failed = play(worlds, |seed| {
         let tally = crash::world(seed, kind);
@@ -160,9 +161,10 @@ fn sound(worlds: &Worlds) -> bool {
 
 fn queues_hold(worlds: &Worlds) -> bool {
     let mut total = queues::Tally::default();
-    let kind = match worlds.failing_syncs {
-        true => queues::Kind::FailingSyncs,
-        false => queues::Kind::Sound,
+    let kind = if worlds.failing_syncs {
+        queues::Kind::FailingSyncs
+    } else {
+        queues::Kind::Sound
     };
     let failed = play(worlds, |seed| {
         let tally = queues::world(seed, kind);

@@ -192,7 +192,8 @@ impl Compare<'_> {
             (theirs, Type::Option(ours)) => self.ty(theirs, ours, place),
             (theirs, ours) if holds(theirs, ours) => Ok(Plan::Copy),
             (theirs, ours) => {
-                let (theirs, ours) = (self.writer.type_name(theirs), self.reader.type_name(ours));
+                let theirs = self.writer.type_name(theirs);
+                let ours = self.reader.type_name(ours);
                 let version = self.writer.version();
                 let reason = format!("{theirs} in version {version} cannot be read as {ours}");
                 Err(self.incompatible(place, reason))
@@ -207,8 +208,10 @@ impl Compare<'_> {
         let at = self.named.len();
         self.seen.insert((theirs, ours), at);
         self.named.push(Named::Pending);
-        let (writer, reader) = (self.writer, self.reader);
-        let (theirs, ours) = (writer.definition(theirs)?, reader.definition(ours)?);
+        let writer = self.writer;
+        let reader = self.reader;
+        let theirs = writer.definition(theirs)?;
+        let ours = reader.definition(ours)?;
         self.named[at] = match (&theirs.shape, &ours.shape) {
             (Shape::Struct(theirs), Shape::Struct(ours)) => {
                 Named::Struct(self.fields(theirs, ours, place)?)

@@ -124,7 +124,8 @@ impl Call {
     }
 
     pub(crate) fn from_node(node: &Node, schema: &Schema) -> Result<Self> {
-        let (mut at, mut call) = (None, None);
+        let mut at = None;
+        let mut call = None;
         for (key, value) in node.pairs()? {
             let name = key.scalar()?;
             if name == RESERVED {

@@ -124,9 +124,10 @@ impl Document {
         let [(key, value)] = self.root()?.pairs()? else {
             return Ok(None);
         };
-        match key.scalar()? == crate::check::RESERVED {
-            true => Call::read_time(value),
-            false => Ok(None),
+        if key.scalar()? == crate::check::RESERVED {
+            Call::read_time(value)
+        } else {
+            Ok(None)
         }
     }
 
@@ -232,7 +233,8 @@ fn comments(document: &Document) -> Result<Vec<Comment>> {
     };
     let mut comments = Vec::new();
     for (at, text) in lines.iter().enumerate() {
-        let (line, lead) = (at + 1, text.trim_start());
+        let line = at + 1;
+        let lead = text.trim_start();
         let hash = text.match_indices('#').map(|(hash, _)| hash);
         let begins =
             |hash: &usize| text[..*hash].ends_with([' ', '\t']) || *hash == text.len() - lead.len();
@@ -243,9 +245,10 @@ fn comments(document: &Document) -> Result<Vec<Comment>> {
             continue;
         };
         let trailing = !text[..hash].trim().is_empty();
-        let key = match trailing {
-            true => layout.keys.iter().rfind(|(_, start)| *start <= line),
-            false => layout.keys.iter().find(|(_, start)| *start > line),
+        let key = if trailing {
+            layout.keys.iter().rfind(|(_, start)| *start <= line)
+        } else {
+            layout.keys.iter().find(|(_, start)| *start > line)
         };
         comments.push(Comment {
             path: key.map(|(path, _)| path.clone()),

@@ -166,13 +166,15 @@ impl WireError {
 
     #[cold]
     pub(crate) fn text(line: usize, reason: impl fmt::Display) -> Box<Self> {
-        let (path, reason) = (String::new(), reason.to_string());
+        let path = String::new();
+        let reason = reason.to_string();
         Box::new(Self::Text { line, path, reason })
     }
 
     #[cold]
     pub(crate) fn json(reason: impl fmt::Display) -> Box<Self> {
-        let (path, reason) = (String::new(), reason.to_string());
+        let path = String::new();
+        let reason = reason.to_string();
         Box::new(Self::Json { path, reason })
     }
 

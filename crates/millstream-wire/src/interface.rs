@@ -129,7 +129,8 @@ impl CallError {
     #[cold]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn component(method: &str, cause: impl Into<Cause>) -> Self {
-        let (method, cause) = (method.to_owned(), cause.into());
+        let method = method.to_owned();
+        let cause = cause.into();
         Self::Component { method, cause }
     }
 

@@ -62,9 +62,10 @@ impl Call {
     /// [`WireError::UnknownMethod`]; [`WireError::Json`], which names the method, the argument and the field.
     pub fn from_json(method: &str, arguments: &[u8], schema: &Schema) -> Result<Self> {
         let (_, method) = schema.method_named(method)?;
-        let tree = match arguments.trim_ascii().is_empty() {
-            true => Tree::Object(Vec::new()),
-            false => parse(arguments).map_err(|error| error.within(&method.name))?,
+        let tree = if arguments.trim_ascii().is_empty() {
+            Tree::Object(Vec::new())
+        } else {
+            parse(arguments).map_err(|error| error.within(&method.name))?
         };
         let arguments = read::fields(&tree, &method.arguments, "argument", schema);
         Ok(Self {

@@ -31,7 +31,8 @@ impl<'a> Packer<'a> {
     /// Starts at the beginning of `bytes`.
     #[inline]
     pub fn new(bytes: &'a mut [u8]) -> Self {
-        let (at, depth) = (0, 0);
+        let at = 0;
+        let depth = 0;
         Self { bytes, at, depth }
     }
 

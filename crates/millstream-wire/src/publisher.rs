@@ -164,9 +164,10 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
     reason = "data is lost, and a program without a subscriber of logs would never learn of it"
 )]
 fn report(text: &str) {
-    match tracing::dispatcher::has_been_set() {
-        true => error!("{text}"),
-        false => eprintln!("{text}"),
+    if tracing::dispatcher::has_been_set() {
+        error!("{text}")
+    } else {
+        eprintln!("{text}")
     }
 }
 

@@ -272,9 +272,10 @@ fn pack_optional_identity(identity: Option<u128>, out: &mut Packer<'_>) -> Resul
 }
 
 fn unpack_optional_identity(values: &mut Unpacker<'_>) -> Result<Option<u128>> {
-    match values.take_nil()? {
-        true => Ok(None),
-        false => unpack_identity(values).map(Some),
+    if values.take_nil()? {
+        Ok(None)
+    } else {
+        unpack_identity(values).map(Some)
     }
 }
 

@@ -103,7 +103,8 @@ impl<T: Encode, const N: usize> Encode for [T; N] {
 impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
     fn decode(values: &mut Unpacker<'a>) -> Result<Self> {
         let list = T::decode_list(values)?;
-        let (expected, found) = (N, list.len());
+        let expected = N;
+        let found = list.len();
         let array = list.try_into();
         array.map_err(|_| values.misfit(Misfit::Length { expected, found }))
     }
@@ -222,9 +223,10 @@ impl Decode<'_> for SystemTime {
     fn decode(values: &mut Unpacker<'_>) -> Result<Self> {
         let ns = values.int()?;
         let distance = Duration::from_nanos(ns.unsigned_abs());
-        let moment = match ns < 0 {
-            true => UNIX_EPOCH.checked_sub(distance),
-            false => UNIX_EPOCH.checked_add(distance),
+        let moment = if ns < 0 {
+            UNIX_EPOCH.checked_sub(distance)
+        } else {
+            UNIX_EPOCH.checked_add(distance)
         };
         moment.ok_or_else(|| values.misfit(range(ns, "a time of this machine")))
     }
@@ -262,9 +264,10 @@ mod tests {
         there_and_back(&Duration::from_millis(3), &int(3_000_000));
         for ns in [i64::MIN + 1, -1, 0, 1, i64::MAX] {
             let distance = Duration::from_nanos(ns.unsigned_abs());
-            let moment = match ns < 0 {
-                true => UNIX_EPOCH - distance,
-                false => UNIX_EPOCH + distance,
+            let moment = if ns < 0 {
+                UNIX_EPOCH - distance
+            } else {
+                UNIX_EPOCH + distance
             };
             there_and_back(&moment, &Value::Timestamp(ns));
         }

@@ -363,7 +363,8 @@ def _size(max_bytes: int | str, name: str = "max_bytes") -> int:
     try:
         everything, size, _ = retention_of(max_bytes)
     except FlowUsageError:
-        everything, size = False, None
+        everything = False
+        size = None
     if everything or size is None:
         raise FlowUsageError(f'{name} is a number of bytes or a size like "1GiB", not {max_bytes!r}')
     return size

@@ -128,13 +128,17 @@ def encode_reply(reply: object) -> bytes:
     """
     if not isinstance(reply, Reply):
         raise TypeError(f"an item of ms.http.reply is made by Request.reply, not {reply!r:.200}")
-    body, kind = reply.body, None
+    body = reply.body
+    kind = None
     if isinstance(body, str):
-        body, kind = body.encode(), "text/plain; charset=utf-8"
+        body = body.encode()
+        kind = "text/plain; charset=utf-8"
     elif isinstance(body, (bytes, bytearray, memoryview)):
-        body, kind = bytes(body), "application/octet-stream"
+        body = bytes(body)
+        kind = "application/octet-stream"
     elif body is not None:
-        body, kind = _json.dump(body).encode(), "application/json"
+        body = _json.dump(body).encode()
+        kind = "application/json"
     headers = list(reply.headers.items())
     if kind is not None and not any(name.lower() == "content-type" for name, _ in headers):
         headers.insert(0, ("content-type", kind))

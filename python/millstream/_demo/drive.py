@@ -97,10 +97,12 @@ class Driven:
 
     def _await_end(self, sent: int) -> None:
         """Waits until all that was sent is handled, and the flow has ended."""
-        handled, since = -1, time.monotonic()
+        handled = -1
+        since = time.monotonic()
         while not self.running.has_ended:
             if self.probe.handled != handled:
-                handled, since = self.probe.handled, time.monotonic()
+                handled = self.probe.handled
+                since = time.monotonic()
             # A sender that was interrupted before it connected leaves the flow waiting for it.
             limit = END_SECONDS if handled == sent else STALL_SECONDS
             if self._stop.requested and time.monotonic() > since + limit:

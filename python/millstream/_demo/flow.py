@@ -52,7 +52,8 @@ def describe(results_at: str, on_bound: Callable[[str, str], object], probe: Pro
         return flow.source(name, source, on_error="skip")
 
     # Two connections bring quotes: the initial ones, then the running ones.
-    quotes, orders = listen("quotes", 2, Quote), listen("orders", 1, Order)
+    quotes = listen("quotes", 2, Quote)
+    orders = listen("orders", 1, Order)
     messages = (
         quotes.key_by("symbol").merge(orders.key_by("symbol")).map_batch(lambda batch: batch, name="messages")
     )
@@ -101,7 +102,8 @@ class Probe:
         """Books what was due and never sent, as late as it was at the end."""
         self.cpu_seconds = time.process_time() - self.cpu_seconds
         for stream in sent["streams"]:
-            index, ordered = stream["messages"], stream["ordered"]
+            index = stream["messages"]
+            ordered = stream["ordered"]
             group = max((ordered - index) // UNSENT_GROUPS, 1)
             while index < ordered:
                 count = min(group, ordered - index)
@@ -119,7 +121,8 @@ class Probe:
         )
         total = sum(weight for _, weight in aged)
         found: dict[str, float] = {"count": total}
-        passed, ages = 0, iter(aged)
+        passed = 0
+        ages = iter(aged)
         age = 0.0
         for name, share in SHARES.items():
             while passed < share * total:

@@ -77,7 +77,8 @@ def disagreement(counts: dict[str, Any]) -> str | None:
 
 def as_text(report: dict[str, Any]) -> str:
     """The report as a person reads it."""
-    rate, counts = report["rate_ordered"], report["counts"]
+    rate = report["rate_ordered"]
+    counts = report["counts"]
     ordered = "as fast as possible" if rate is None else f"{rate / 1e6:.3f} M msg/s ordered"
     head = ("p50", "p90", "p99", "p99.9", "p99.99", "max", "messages")
     latencies = {

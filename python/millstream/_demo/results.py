@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["counted"]
 
-QUOTE_BYTES, ORDER_BYTES, RESULT_BYTES = 42, 53, 55
+QUOTE_BYTES = 42
+ORDER_BYTES = 53
+RESULT_BYTES = 55
 
 
 def messages(path: str, length: int) -> Iterator[bytes]:
@@ -34,7 +36,8 @@ def expected(initial: str, orders: str, count: int) -> Iterator[Result]:
     markets: defaultdict[bytes, Market] = defaultdict(Market)
     for quote in map(Quote.unpack, messages(initial, QUOTE_BYTES)):
         spread(markets[quote.symbol], quote)
-    rejected, length = [], 0
+    rejected = []
+    length = 0
     for order in map(Order.unpack, messages(orders, ORDER_BYTES)):
         result = spread(markets[order.symbol], order)
         if result is not None:
@@ -57,7 +60,8 @@ def by_symbol(results: Iterable[Any]) -> dict[bytes, list[tuple[object, ...]]]:
 
 def wrong(received: Iterable[Any], wanted: Iterable[Any]) -> Iterator[str]:
     """What is wrong with the results of some symbols: the first of each."""
-    got, want = by_symbol(received), by_symbol(wanted)
+    got = by_symbol(received)
+    want = by_symbol(wanted)
     for symbol in sorted(got | want):
         pairs = itertools.zip_longest(want.get(symbol, ()), got.get(symbol, ()), fillvalue="nothing")
         for at, (one, other) in enumerate(pairs):

@@ -67,7 +67,8 @@ def print_traceback(error: BaseException) -> None:
     """
     if isinstance(error, KeyboardInterrupt):
         return
-    cause, frames = error.__cause__ or error, frames_of(error)
+    cause = error.__cause__ or error
+    frames = frames_of(error)
     if frames is not None or isinstance(error, SyntaxError):
         import traceback
 

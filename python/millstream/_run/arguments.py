@@ -24,7 +24,9 @@ OF_PROCESSES = ("restarts", "dead_after", "meet_within")
 """Options of a process among several, of which all but the first are times."""
 OF_REPLICA = ("secret_file", "tls_cert", "tls_key", "tls_ca")
 """Those of them that followers of the state are authenticated by, too."""
-PROCESSES, LOG, RECORDED = "several processes", "the log", "a replay"
+PROCESSES = "several processes"
+LOG = "the log"
+RECORDED = "a replay"
 """Headings."""
 
 
@@ -352,7 +354,8 @@ def split(arguments: list[str], values: Mapping[str, int]) -> tuple[list[str], l
         >>> split(["a.py", "--processes", "2", "--fresh"], {"--processes": 1})
         (['a.py', '--fresh'], ['--processes', '2'])
     """
-    kept, taken = [], []
+    kept = []
+    taken = []
     rest = iter(arguments)
     for argument in rest:
         name, equals, _ = argument.partition("=")

@@ -147,7 +147,8 @@ def run_flow(flow: Flow, options: CommandOptions, link: Link | None) -> Any:
         if link is not None:
             link.send(running=True)
 
-    profile, report = profile_of(options), None
+    profile = profile_of(options)
+    report = None
     observer = observer_of(options)
     try:
         report = run_with(flow, options, on_start=on_start, observer=observer)

@@ -80,7 +80,8 @@ class Lines(logging.Formatter):
         traceback = self.formatException(record.exc_info) if record.exc_info else ""
         if traceback and self.is_json:
             fields.append(("exception", traceback))
-        time_ns, level = int(record.created * 1e9), record.levelname.lower()
+        time_ns = int(record.created * 1e9)
+        level = record.levelname.lower()
         message = record.getMessage()
         line = _millstream.log_line(time_ns, level, record.name, message, fields, self.is_json)
         return f"{line}\n{traceback}" if traceback and not self.is_json else line

@@ -253,7 +253,8 @@ def outer(body, made):
         **{name: annotations[name] for name in [*by_place, *by_name]},
         **{name: kind for name, kind in own.items() if name == "return"},
     }
-    function.__qualname__, function.__module__ = body.__qualname__, body.__module__
+    function.__qualname__ = body.__qualname__
+    function.__module__ = body.__module__
     function.__doc__ = with_help(body.__doc__ or "", made)
     return function
 

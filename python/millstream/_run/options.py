@@ -109,7 +109,9 @@ def token(path: str) -> str:
 
 PYTHON: tuple[str, ...] = ()
 """The flags of an option that only Python has."""
-WORK, STATE, PAGE = "the work", "the state", "the page"
+WORK = "the work"
+STATE = "the state"
+PAGE = "the page"
 """Headings."""
 
 

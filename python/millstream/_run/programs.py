@@ -67,7 +67,8 @@ def is_module_too(program: ModuleType) -> None:
     """
     import os
 
-    spec, path = getattr(program, "__spec__", None), getattr(program, "__file__", None)
+    spec = getattr(program, "__spec__", None)
+    path = getattr(program, "__file__", None)
     name = spec.name if spec is not None else path and os.path.splitext(os.path.basename(path))[0]
     if name and getattr(sys.modules.get(name), "__name__", "__main__") in PROGRAMS:
         sys.modules[name] = program

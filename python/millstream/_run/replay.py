@@ -176,7 +176,8 @@ class SinkDifference:
             >>> sink.first()
             1
         """
-        a, b = self.a or [], self.b or []
+        a = self.a or []
+        b = self.b or []
         pairs = zip(a, b, strict=False)
         return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(a), len(b)))
 
@@ -194,7 +195,8 @@ class SinkDifference:
         """
         from collections import Counter
 
-        a, b = Counter(self.a or []), Counter(self.b or [])
+        a = Counter(self.a or [])
+        b = Counter(self.b or [])
         return sum((a - b).values()), sum((b - a).values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -288,7 +290,8 @@ class Difference:
         for name, items in zip(self.names, (sink.a, sink.b), strict=True):
             if items is None:
                 return [f'output "{sink.sink}": {name} has no such sink']
-        a, b = sink.a or [], sink.b or []
+        a = sink.a or []
+        b = sink.b or []
         if not sink:
             return [f'output "{sink.sink}": the same, {len(a)} items']
         at, (only_a, only_b) = sink.first(), sink.only()

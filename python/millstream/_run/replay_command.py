@@ -105,7 +105,8 @@ def replay_file(flow: Flow, options: Any) -> int:
     where = recorded(options.replay)
     to = StandardOutput() if options.out is None else open(options.out, "w", encoding="utf-8")
     try:
-        start, end = options.begin, options.end
+        start = options.begin
+        end = options.end
         report = run_replay(flow, where, lambda name: Lines(name, to), start, end, options.workers)
     finally:
         to.close()

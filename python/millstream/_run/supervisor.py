@@ -138,7 +138,8 @@ class Child:
                 return
             *lines, self.rest = (self.rest + data).split(b"\n")
             if self.rest and (not data or len(self.rest) > LINE_BYTES_MAX):
-                lines, self.rest = [*lines, self.rest], b""
+                lines = [*lines, self.rest]
+                self.rest = b""
             for line in lines:
                 self.on_line(line)
             if not data:
@@ -154,13 +155,16 @@ class Child:
         if self.code is not None:
             return
         self.read()
-        code, now_s = self.popen.poll(), time.monotonic()
+        code = self.popen.poll()
+        now_s = time.monotonic()
         overdue = self.kill_s is not None and now_s > self.kill_s
         if code is None:
             if overdue:
                 self.popen.kill()
             return
-        self.code, self.ended_s, self.was_overdue = code, now_s, overdue
+        self.code = code
+        self.ended_s = now_s
+        self.was_overdue = overdue
         self.close()
 
     def close(self) -> None:
@@ -263,7 +267,8 @@ class Unit(Generic[AnyChild]):
                 child.kill_after(END_S)
         if not self.children or any(child.code is None for child in self.children):
             return False
-        ended, self.children = self.children, []
+        ended = self.children
+        self.children = []
         self.conclude(self.judge(ended))
         return True
 
@@ -282,11 +287,14 @@ class Unit(Generic[AnyChild]):
             within = f"{self.deaths.policy.within_s:g} s"
             self.fail(end, f"{len(self.deaths.deaths)} times within {within}")
             return
-        self.state, self.due_s, self.error = "restarting", now_s + pause_s, end.text
+        self.state = "restarting"
+        self.due_s = now_s + pause_s
+        self.error = end.text
         self.on_restart(end, pause_s)
 
     def fail(self, end: End, often: str = "") -> None:
-        self.state, self.error = "failed", end.text
+        self.state = "failed"
+        self.error = end.text
         self.on_failed(end, often)
 
 

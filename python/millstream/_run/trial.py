@@ -124,7 +124,8 @@ def crash_everywhere(
             if not crashed:
                 break
             compare(whole, found, in_order, said.format(commit))
-            crashes, commit = crashes + 1, commit + 1
+            crashes = crashes + 1
+            commit = commit + 1
     found, crashed = trial(lambda run: ("after", 1))
     compare(whole, found, in_order, "after each commit")
     return crashes + crashed
@@ -245,18 +246,22 @@ def compare(whole: Found, found: Found, in_order: bool, crash: str) -> None:
 def difference(whole: Found, found: Found, in_order: bool) -> str | None:
     """The first difference, in words."""
     for sink in sorted(whole.outputs.keys() | found.outputs.keys()):
-        expected, got = whole.outputs.get(sink, []), found.outputs.get(sink, [])
+        expected = whole.outputs.get(sink, [])
+        got = found.outputs.get(sink, [])
         if not in_order:
-            expected, got = sorted(expected, key=repr), sorted(got, key=repr)
+            expected = sorted(expected, key=repr)
+            got = sorted(got, key=repr)
         if expected == got:
             continue
         for at in range(max(len(expected), len(got))):
-            was, now = expected[at : at + 1], got[at : at + 1]
+            was = expected[at : at + 1]
+            now = got[at : at + 1]
             if was != now and repr(was) != repr(now):
                 which = "item" if in_order else "in sorted order, item"
                 return f'output "{sink}": {which} {at} is {describe_first(now)} and was {describe_first(was)}'
     for step, key in whole.states.keys() | found.states.keys():
-        before, after = whole.states.get((step, key)), found.states.get((step, key))
+        before = whole.states.get((step, key))
+        after = found.states.get((step, key))
         if before != after and not same_state(before, after):
             place = f'state of step "{step}", key {show(key)}'
             return f"{place}: it is {describe_state(after)} and was {describe_state(before)}"

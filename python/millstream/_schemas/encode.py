@@ -98,12 +98,15 @@ class SchemaEncoder(Generic[T_contra]):
 
     def _prepared(self) -> tuple[bytes, Callable[[Any], bytes]]:
         """The bytes before an encoded item, and what encodes it."""
-        subject, client, format = self._subject_name(), self._client, self._format
+        subject = self._subject_name()
+        client = self._client
+        format = self._format
         schema = format.own(client, self._register)
         try:
             if schema is None:
                 schema = client.latest(subject, format.kind)
-                encode, number = format.writer(client, schema), schema.id
+                encode = format.writer(client, schema)
+                number = schema.id
             else:
                 # What is no schema is not registered.
                 encode = format.writer(client, schema)
@@ -191,7 +194,8 @@ def encode_avro(
         <sink kafka orders at localhost:9092>
     """
     check_source(schema is None, register)
-    client, format = RegistryClient(registry, headers), Avro(schema, references)
+    client = RegistryClient(registry, headers)
+    format = Avro(schema, references)
     return SchemaEncoder(client, format, subject=subject, naming=naming, register=register, of=of)
 
 
@@ -233,7 +237,8 @@ def encode_json_schema(
         <sink kafka orders at localhost:9092>
     """
     check_source(schema is None, register)
-    client, format = RegistryClient(registry, headers), JsonSchema(schema, references)
+    client = RegistryClient(registry, headers)
+    format = JsonSchema(schema, references)
     return SchemaEncoder(client, format, subject=subject, naming=naming, register=register, of=of)
 
 
@@ -277,5 +282,6 @@ def encode_protobuf(
         <sink kafka names at localhost:9092>
     """
     check_source(latest, register)
-    client, format = RegistryClient(registry, headers), Protobuf(message, latest)
+    client = RegistryClient(registry, headers)
+    format = Protobuf(message, latest)
     return SchemaEncoder(client, format, subject=subject, naming=naming, register=register, of=of)

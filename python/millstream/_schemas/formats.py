@@ -82,7 +82,8 @@ def own_schema(schema: object, kind: str, references: Sequence[tuple[str, str, i
 
 def referenced(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, Any]]:
     """The schemas that a schema refers to, also by way of others, each with its name; each once."""
-    seen, waiting = set(), list(schema.references)
+    seen = set()
+    waiting = list(schema.references)
     while waiting:
         reference = waiting.pop()
         if reference in seen:
@@ -115,7 +116,8 @@ class Avro:
         schema = json.loads(self.given.text)
         if not isinstance(schema, dict):
             return None
-        name, space = schema.get("name", schema.get("type")), schema.get("namespace")
+        name = schema.get("name", schema.get("type"))
+        space = schema.get("namespace")
         return f"{space}.{name}" if space and isinstance(name, str) and "." not in name else name
 
     def parsed(self, client: RegistryClient, schema: Schema) -> Any:
@@ -151,14 +153,16 @@ class Avro:
         return SchemaParseException, UnknownType
 
     def reader(self, client: RegistryClient, schema: Schema) -> Read:
-        parsed, read = self.parsed(client, schema), self.fastavro.schemaless_reader
+        parsed = self.parsed(client, schema)
+        read = self.fastavro.schemaless_reader
         if is_bytes(parsed):
             return bytes
         return lambda body: read(BytesIO(body), parsed, None)
 
     def writer(self, client: RegistryClient, schema: Schema) -> Write:
         parsed = self.parsed(client, schema)
-        write, validate = self.fastavro.schemaless_writer, self.fastavro.validation.validate
+        write = self.fastavro.schemaless_writer
+        validate = self.fastavro.validation.validate
         refused = self.fastavro.validation.ValidationError
 
         def encode(item: Any) -> bytes:

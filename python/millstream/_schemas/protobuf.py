@@ -48,7 +48,8 @@ class Protobuf:
 
     def reader(self, client: RegistryClient, schema: Schema) -> Callable[[bytes], Any]:
         types = types_of(schema)
-        from_string, expected = self.message.FromString, self.descriptor.full_name
+        from_string = self.message.FromString
+        expected = self.descriptor.full_name
 
         def decode(body: bytes) -> Any:
             path, start = read_path(body)
@@ -60,7 +61,8 @@ class Protobuf:
         return decode
 
     def writer(self, client: RegistryClient, schema: Schema) -> Callable[[Any], bytes]:
-        path, types = own_path(self.descriptor), types_of(schema)
+        path = own_path(self.descriptor)
+        types = types_of(schema)
         if types is not None and types.get(path) != self.descriptor.full_name:
             # The newest version may have its messages in another order.
             found = [each for each, name in types.items() if name == self.descriptor.full_name]
@@ -69,7 +71,8 @@ class Protobuf:
                     f"the schema with the id {schema.id} has no message {self.descriptor.full_name}"
                 )
             path = found[0]
-        head, message = written_path(path), self.message
+        head = written_path(path)
+        message = self.message
 
         def encode(item: Any) -> bytes:
             if not isinstance(item, message):
@@ -117,7 +120,8 @@ def types_of(schema: Schema) -> dict[tuple[int, ...], str] | None:
 
     def add(messages: Sequence[Any], outer: tuple[int, ...], scope: str) -> None:
         for index, message in enumerate(messages):
-            path, name = (*outer, index), f"{scope}.{message.name}" if scope else message.name
+            path = (*outer, index)
+            name = f"{scope}.{message.name}" if scope else message.name
             found[path] = name
             add(message.nested_type, path, name)
 

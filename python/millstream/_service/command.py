@@ -271,7 +271,8 @@ def run_verb(options: Any) -> int:
 def test_verb(options: Any) -> int:
     from ..service import check
 
-    passed, bad = 0, 0
+    passed = 0
+    bad = 0
     for folder in options.folders:
         # A wildcard of a shell includes the file that names the component.
         if os.path.basename(folder) == "component" and os.path.isfile(folder):
@@ -280,7 +281,8 @@ def test_verb(options: Any) -> int:
             raise UsageError(f"{folder}: no such folder")
         made = load(options.component) if options.component else component_of(folder)
         outcome = check(made, folder, update=options.update, agitate=options.agitate)
-        passed, bad = passed + outcome.passed, bad + len(outcome.failed)
+        passed = passed + outcome.passed
+        bad = bad + len(outcome.failed)
         for path, difference in outcome.failed:
             print(f"{os.fspath(path)}:\n{difference}")
         for path in outcome.updated:

@@ -41,7 +41,8 @@ def proxy(interface: InterfaceOf[T], outlet: _millstream.Outlet) -> T:
         for number, name in enumerate(methods_of(interface), 1)
     }
     made = type(f"{interface.__name__}Publisher", (), {"__slots__": ("_call", "_outlet"), **namespace})()
-    made._call, made._outlet = outlet.call, outlet
+    made._call = outlet.call
+    made._outlet = outlet
     return typing.cast(T, made)
 
 

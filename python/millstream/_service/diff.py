@@ -46,7 +46,8 @@ def differences(a: list[Effect], b: list[Effect]) -> tuple[list[str], int]:
     """The text for each call whose outputs differ, and how many calls there are."""
     import difflib
 
-    shown, count = [], 0
+    shown = []
+    count = 0
     for one, other in merged(a, b):
         count += 1
         calls_a, calls_b = (effect.calls if effect else [] for effect in (one, other))

@@ -28,7 +28,9 @@ __all__ = ["IDEMPOTENCY_KEEP_S", "MAX_BODY", "Calls", "add_verb", "gateway_of", 
 #: The default for the largest body of a request, in bytes.
 MAX_BODY = 1 << 20
 #: How long the key of a call is kept: the default, the least and the most, in seconds.
-IDEMPOTENCY_KEEP_S, KEEP_LEAST_S, KEEP_MOST_S = 86400.0, 1.0, 366 * 86400.0
+IDEMPOTENCY_KEEP_S = 86400.0
+KEEP_LEAST_S = 1.0
+KEEP_MOST_S = 366 * 86400.0
 #: How long a wait for an error lasts before a stop is noticed, in seconds.
 LOOK_S = 0.2
 

@@ -80,7 +80,8 @@ class Described:
         return self.compound(annotation, place), []
 
     def compound(self, annotation: Any, place: str) -> object:
-        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        origin = typing.get_origin(annotation)
+        arguments = typing.get_args(annotation)
         if origin in UNIONS:
             return self.union(annotation, place)
         if origin is list and len(arguments) == 1:

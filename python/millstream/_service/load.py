@@ -18,7 +18,8 @@ def load(place: str, folder: str = ".") -> type:
     module, colon, name = place.rpartition(":")
     if not colon:
         raise UsageError(f"{place}: expected MODULE:CLASS")
-    folder, path = os.path.abspath(folder), None
+    folder = os.path.abspath(folder)
+    path = None
     if module.endswith(".py"):
         path = os.path.join(folder, module)
         if not os.path.isfile(path):

@@ -220,7 +220,8 @@ def min(f: Of = None, by: Of = None) -> Aggregate[Any]:
         >>> out
         [('tea', {'cents': 20, 'shop': 'b'})]
     """
-    read, key = value_of("min", f), compared_by(by)
+    read = value_of("min", f)
+    key = compared_by(by)
     text = shown("min", f, by=by)
     return Aggregate(text, lambda step: _agg_parts.Extreme("min", lambda a, b: a < b, read, key, step))
 
@@ -256,7 +257,8 @@ def max(f: Of = None, by: Of = None) -> Aggregate[Any]:
         >>> out
         [('ann', {'largest': {'user': 'ann', 'cents': 30}})]
     """
-    read, key = value_of("max", f), compared_by(by)
+    read = value_of("max", f)
+    key = compared_by(by)
     text = shown("max", f, by=by)
     return Aggregate(text, lambda step: _agg_parts.Extreme("max", lambda a, b: a > b, read, key, step))
 
@@ -429,5 +431,6 @@ def top(k: int, f: Of = None, by: Of = None) -> Aggregate[Any]:
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise FlowUsageError(f"top takes a number of values, 1 or more, not {k!r}")
-    read, key = value_of("top", f), compared_by(by)
+    read = value_of("top", f)
+    key = compared_by(by)
     return Aggregate(shown("top", k, f, by=by), lambda step: _agg_parts.Top(k, read, key, step))

@@ -217,7 +217,8 @@ class Top(Part):
 
     def place(self, acc: Any, compared: Any) -> int:
         """The position of a value: after those that are equal."""
-        low, high = 0, len(acc)
+        low = 0
+        high = len(acc)
         while low < high:
             middle = (low + high) // 2
             if acc[middle][0] < compared:

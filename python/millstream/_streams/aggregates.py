@@ -102,7 +102,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 raise TypeError(f"with ttl a result of {kind} is not None")
             return made, shown(made)
 
-        life, make = nanos("ttl", ttl), start or _states.nothing
+        life = nanos("ttl", ttl)
+        make = start or _states.nothing
         times = self._timed, False
         pipe, _ = self._home().stateful(name, make, following, True, times, life, on_error)
         return self._new_keyed([pipe], True, self._timed)

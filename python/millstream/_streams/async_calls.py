@@ -113,7 +113,8 @@ class MapAsync:
         self.again += waiting
 
     def begin_again(self) -> None:
-        again, self.again = self.again, []
+        again = self.again
+        self.again = []
         for key, item in again:
             self.keyed |= key is not None
             self.begin(_Call(key, item))
@@ -136,7 +137,8 @@ class MapAsync:
         return self.results()
 
     def results(self) -> Lists:
-        ready, self.ready = self.ready, []
+        ready = self.ready
+        self.ready = []
         for call in ready:
             del self.under_way[call]
         good = [call for call in ready if call.error is None]
@@ -154,7 +156,8 @@ class MapAsync:
 
     def close(self) -> None:
         """Cancels the calls in progress, if the flow has failed, and ends the thread."""
-        thread, self.thread = self.thread, None
+        thread = self.thread
+        self.thread = None
         if thread is not None:
             asyncio.run_coroutine_threadsafe(_cancel(), self.loop).result()
             self.loop.call_soon_threadsafe(self.loop.stop)

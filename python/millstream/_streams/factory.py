@@ -47,7 +47,8 @@ def call(place: str, factory: Callable[..., Any], arguments: list[str]) -> Any:
     except TypeError as error:
         raise UsageError(f"{place}{shown(signature)}: {error}") from None
     for name, value in bound.arguments.items():
-        parameter, kind = signature.parameters[name], kinds.get(name, str)
+        parameter = signature.parameters[name]
+        kind = kinds.get(name, str)
         if parameter.kind is parameter.VAR_POSITIONAL:
             bound.arguments[name] = tuple(converted(place, name, text, kind) for text in value)
         elif parameter.kind is parameter.VAR_KEYWORD:

@@ -49,7 +49,8 @@ def join_all(
     if insert not in INSERT:
         raise FlowUsageError(f'insert is "first", "last" or "product", not {insert!r}')
     sides = [side.map(_tagged(place)) for place, side in enumerate((stream, *others))]
-    count, life = len(sides), None if ttl is None else nanos("ttl", ttl)
+    count = len(sides)
+    life = None if ttl is None else nanos("ttl", ttl)
     merged = sides[0].merge(*sides[1:])
     pipe, late = merged._home().join_all(name, lambda: Sides(count, emit, insert), merged._timed, life)
     joined = merged._new_late(pipe, merged._timed, late)

@@ -42,7 +42,8 @@ def enrich(
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise FlowUsageError(f"size is a number of answers, 1 or more, not {size!r}")
     life = float("inf") if ttl is None else nanos("ttl", ttl) / 1e9
-    more, pause = nanos("stale", stale, 0) / 1e9, nanos("retry", retry, 0) / 1e9
+    more = nanos("stale", stale, 0) / 1e9
+    pause = nanos("retry", retry, 0) / 1e9
     tolerant = on_error != "fail"
 
     def make(clock: Callable[[], float]) -> Any:

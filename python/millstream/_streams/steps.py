@@ -47,9 +47,11 @@ class StepVerbs(Base[Kind_co, T_co]):
         tolerant = on_error != "fail"
         pipe, placed = self._joined()
         if (self._keyed or self._timed) and (tolerant or kind not in ("map", "inspect")):
-            shape, kernel = "produce", _kernels.keyed(produce(f), tolerant)
+            shape = "produce"
+            kernel = _kernels.keyed(produce(f), tolerant)
         else:
-            shape, kernel = "values", plain(f, tolerant)
+            shape = "values"
+            kernel = plain(f, tolerant)
         return self._same(pipe.step(kind, name or "", shape, kernel, on_error), placed, self._timed)
 
     @overload

@@ -75,7 +75,9 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
 
     def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
         """The function that merges; sliding windows and sessions require it."""
-        kind, numbers, ordered = self._described.kind, self._described.numbers, self._described.ordered
+        kind = self._described.kind
+        numbers = self._described.numbers
+        ordered = self._described.ordered
         whole = kind in ("count", "chosen") or (kind == "aligned" and numbers[0] == numbers[1])
         if merge is not None:
             callable_or_raise("merge=", merge)
@@ -453,7 +455,8 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [{'open': 3, 'high': 4, 'n': 2}, {'open': 2, 'high': 2, 'n': 1}]
         """
-        kind, ordered = self._described.kind, self._described.ordered
+        kind = self._described.kind
+        ordered = self._described.ordered
         made = _agg.aggregation(self._name, results, more, ordered or kind == "count")
         revived = self._reviving(made.initial, None, None if ordered else made.restored)
 

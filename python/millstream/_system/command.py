@@ -149,14 +149,16 @@ def status_verb(options: Any) -> int:
     rows = [("service", "state", "pid", "restarts", "calls/s", "behind", "last error")]
     for service in found["services"]:
         behind = ", ".join(map(shown_lag, service["inputs"]))
-        pid, error = service["pid"] or "-", service["error"] or "-"
+        pid = service["pid"] or "-"
+        error = service["error"] or "-"
         rate = f"{service['calls_per_s']:g}"
         rows.append(
             (service["name"], service["state"], str(pid), str(service["restarts"]), rate, behind, error)
         )
     gateway = found["gateway"]
     if gateway is not None:
-        pid, error = gateway["pid"] or "-", gateway["error"] or "-"
+        pid = gateway["pid"] or "-"
+        error = gateway["error"] or "-"
         rows.append((NAME, gateway["state"], str(pid), str(gateway["restarts"]), "-", "-", error))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
     for row in rows:
@@ -209,9 +211,11 @@ def is_alive(pid: object) -> bool:
 
 def gateway_row(gateway: Gateway, known: dict[str, Any], lives: bool) -> dict[str, Any]:
     process = known.get("processes", {}).get(NAME, {})
-    state, pid = process.get("state", "stopped"), process.get("pid")
+    state = process.get("state", "stopped")
+    pid = process.get("pid")
     if not lives:
-        state, pid = ("failed" if state == "failed" else "stopped"), None
+        state = "failed" if state == "failed" else "stopped"
+        pid = None
     return {
         "listen": gateway.listen,
         "state": state,
@@ -224,9 +228,11 @@ def gateway_row(gateway: Gateway, known: dict[str, Any], lives: bool) -> dict[st
 def service_row(system: System, service: Service, known: dict[str, Any], lives: bool) -> dict[str, Any]:
     process = known.get("processes", {}).get(service.process, {})
     own = service_status(system, service.name)
-    state, pid = process.get("state", "stopped"), process.get("pid")
+    state = process.get("state", "stopped")
+    pid = process.get("pid")
     if not lives:
-        state, pid = ("failed" if state == "failed" else "stopped"), None
+        state = "failed" if state == "failed" else "stopped"
+        pid = None
     here = pid is not None and own.get("pid") == pid
     if state == "running":
         state = own["state"] if here else "starting"

@@ -170,7 +170,8 @@ def service_of(table: Table) -> Service:
         raise table.error("in", "a service has an input")
     if len(set(inputs)) < len(inputs):
         raise table.error("in", "an input is named twice")
-    out, dead_letters = table.text("out", None), table.text("dead_letters", None)
+    out = table.text("out", None)
+    dead_letters = table.text("dead_letters", None)
     service = Service(
         name=table.name,
         component=table.text("component"),

@@ -53,7 +53,8 @@ def gateway_table(
 
     :raises UsageError: for a mistake in it.
     """
-    listen, token_file = table.text("listen"), table.text("token_file", None)
+    listen = table.text("listen")
+    token_file = table.text("token_file", None)
     if token_file is not None and not os.path.isfile(os.path.join(folder, token_file)):
         raise table.error("token_file", f"there is no file {token_file}")
     origins = tuple(table.texts("origins", default=()))

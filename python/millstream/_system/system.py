@@ -202,11 +202,14 @@ class SystemSupervisor(Supervisor):
     def apply(self, system: System) -> dict[str, Any]:
         """Applies the file to the running processes; returns which of them change, and how."""
         plan: dict[str, Any] = {"unchanged": [], "started": [], "restarted": [], "stopped": []}
-        before, self.running, self.system = self.running, {}, system
+        before = self.running
+        self.running = {}
+        self.system = system
         for process in system.processes:
             old = before.pop(process.name, None)
             if old is not None and old.is_same(process, system) and old.state == "running":
-                old.process, old.system = process, system
+                old.process = process
+                old.system = system
                 self.running[process.name] = old
                 plan["unchanged"].append(process.name)
                 continue

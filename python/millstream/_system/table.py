@@ -65,7 +65,8 @@ def line_of(text: str, place: Place, key: str | None) -> int | None:
             at = ()
             while values and isinstance(values, dict):
                 (name,) = values
-                at, values = (*at, name), values[name]
+                at = (*at, name)
+                values = values[name]
             if same(at, place):
                 head = head or number
         elif key is not None and same(at, place):

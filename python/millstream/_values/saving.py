@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["dump", "read", "way"]
 
-SNAPSHOT, STRUCT, PICKLE = ord("l"), ord("s"), ord("p")
+SNAPSHOT = ord("l")
+STRUCT = ord("s")
+PICKLE = ord("p")
 NEW = object().__reduce_ex__(5)[0]
 """The function that makes an object of a class without one of its own."""
 

@@ -63,7 +63,8 @@ class Chain:
         A store lists names in pages. After each page this jumps ahead by a step that doubles as long as
         there are objects, so that the number of requests grows with the logarithm of that of the objects.
         """
-        last, step = self.latest(-1), 1
+        last = self.latest(-1)
+        step = 1
         if last is None:
             return None
         while True:

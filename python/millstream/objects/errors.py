@@ -46,7 +46,8 @@ def reason(error: BaseException) -> str:
     """
     head, _, debug = str(error).partition("\n\nDebug source")
     text = head.rpartition("s - ")[2] if " error performing " in f" {head.lower()}" else head
-    code, message = re.search(r"<Code>([^<]*)", text), re.search(r"<Message>([^<]*)", text)
+    code = re.search(r"<Code>([^<]*)", text)
+    message = re.search(r"<Message>([^<]*)", text)
     if code is not None:
         status = re.search(r"status code: ([^:<]*)", text)
         parts = [status[1].strip()] if status is not None else []

@@ -115,7 +115,8 @@ class Lines:
         return sum(chunk.count(b"\n") for chunk in self.chunks(prefix, found))
 
     def read(self, prefix: Prefix, found: Found, start: int) -> Iterator[tuple[int, list[Any]]]:
-        at, rest = start, b""
+        at = start
+        rest = b""
         for chunk in self.chunks(prefix, found, start):
             lines = (rest + chunk).split(b"\n")
             rest = lines.pop()

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["iceberg"]
 
-OUTBOX, LAST = "millstream.outbox", "millstream.last"
+OUTBOX = "millstream.outbox"
+LAST = "millstream.last"
 """The properties of a snapshot."""
 ATTEMPTS = Backoff(first=0.05, most=2.0, tries=20)
 """The attempts at a commit that other writers overtake; after them the outbox tries again."""
@@ -118,7 +119,9 @@ class _Table:
     """A table to which one connection appends."""
 
     def __init__(self, name: str, catalog: str, properties: dict[str, str]) -> None:
-        self.name, self.catalog, self.properties = name, catalog, properties
+        self.name = name
+        self.catalog = catalog
+        self.properties = properties
 
     def connect(self, outbox: OutboxIdentity) -> None:
         pyiceberg = import_pyiceberg()

@@ -122,7 +122,8 @@ class PartitionedDestination:
         digest = hashlib.sha256()
         for directory, content in whole.items():
             digest.update(directory.encode() + b"\0" + hashlib.sha256(content).digest())
-        name, before = self.chain.name(first, ".json"), self.marker
+        name = self.chain.name(first, ".json")
+        before = self.marker
         marker = json.dumps({"last": last, "digest": digest.hexdigest()}).encode()
         create_or_compare(self.prefix, self.outbox, name, marker, first, last)
         self.marker = name

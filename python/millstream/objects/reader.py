@@ -130,7 +130,8 @@ class Reading:
 
     def new_objects(self) -> list[Found]:
         """The objects that were not read completely, in the order of their names."""
-        new, read_before = [], dict.fromkeys(self.position, 0)
+        new = []
+        read_before = dict.fromkeys(self.position, 0)
         begun = {last for last, place, _ in self.position.values() if place != COMPLETE}
         for found in self.prefix.listed():
             begun.discard(found.name)

@@ -229,7 +229,9 @@ class Reader(io.RawIOBase):
     """
 
     def __init__(self, prefix: Prefix, found: Found) -> None:
-        self.prefix, self.found, self.at = prefix, found, 0
+        self.prefix = prefix
+        self.found = found
+        self.at = 0
         self.failure: Exception | None = None
 
     def readable(self) -> bool:

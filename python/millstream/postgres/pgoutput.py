@@ -42,9 +42,14 @@ __all__ = [
 EPOCH_US = 946_684_800_000_000
 """Microseconds from 1970 to 2000, with which PostgreSQL begins to count."""
 
-WAL, KEEPALIVE, STATUS = Struct(">QQq"), Struct(">Qq?"), Struct(">cQQQq?")
-BEGIN, COMMIT = Struct(">QqI"), Struct(">BQQq")
-BYTE, SHORT, LONG = Struct(">B"), Struct(">H"), Struct(">I")
+WAL = Struct(">QQq")
+KEEPALIVE = Struct(">Qq?")
+STATUS = Struct(">cQQQq?")
+BEGIN = Struct(">QqI")
+COMMIT = Struct(">BQQq")
+BYTE = Struct(">B")
+SHORT = Struct(">H")
+LONG = Struct(">I")
 
 
 class Damaged(ValueError):
@@ -221,7 +226,8 @@ class Reader:
 
     def row(self) -> list[Field]:
         """The values of a row."""
-        data, at = self.data, self.at
+        data = self.data
+        at = self.at
         (count,) = SHORT.unpack_from(data, at)
         at += 2
         row: list[Field] = []
@@ -266,7 +272,8 @@ def parse_message(data: bytes, codec: str = "utf-8") -> Message | None:
 
 
 def _parse(data: bytes, codec: str) -> tuple[Message | None, int]:
-    kind, reader = data[:1], Reader(data, codec)
+    kind = data[:1]
+    reader = Reader(data, codec)
     if kind == b"I":
         relation = reader.take(LONG)
         _expect(reader.letter(), b"N")
@@ -286,7 +293,8 @@ def _parse(data: bytes, codec: str) -> tuple[Message | None, int]:
     if kind == b"R":
         return _parse_relation(reader), reader.at
     if kind == b"T":
-        count, _ = reader.take(LONG), reader.take(BYTE)
+        count = reader.take(LONG)
+        _ = reader.take(BYTE)
         return Truncate(tuple(reader.take(LONG) for _ in range(count))), reader.at
     if kind in (b"O", b"Y", b"M"):
         return None, len(data)
@@ -305,11 +313,15 @@ def _parse_update(reader: Reader) -> Update:
 
 
 def _parse_relation(reader: Reader) -> Relation:
-    number, schema, name = reader.take(LONG), reader.text(), reader.text()
+    number = reader.take(LONG)
+    schema = reader.text()
+    name = reader.text()
     identity = reader.letter().decode()
     columns = []
     for _ in range(reader.take(SHORT)):
-        is_key, column, type_ = reader.take(BYTE), reader.text(), reader.take(LONG)
+        is_key = reader.take(BYTE)
+        column = reader.text()
+        type_ = reader.take(LONG)
         reader.take(LONG)
         columns.append(RelationColumn(bool(is_key & 1), column, type_))
     # Tables of the catalog have an empty name of a schema.

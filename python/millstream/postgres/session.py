@@ -158,7 +158,8 @@ class Session:
             The position afterwards.
         """
         lsn = after.lsn if lsn is None else lsn
-        name, timeout = f"millstream snapshot {self.options.slot}", self.options.timeout
+        name = f"millstream snapshot {self.options.slot}"
+        timeout = self.options.timeout
         with connect(with_settings(self.options.dsn), name, timeout) as connection:
             begin_snapshot(connection, snapshot)
             self.receiver.works()
@@ -171,7 +172,8 @@ class Session:
                 size += bytes_of_row
                 if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
                     self.put(before, chunk)
-                    chunk, size = [], 0
+                    chunk = []
+                    size = 0
         self.put(after, chunk)
         return after
 
@@ -282,7 +284,8 @@ class Stream:
     def run(self) -> None:
         """Reads until the flow ends, and confirms the last position then."""
         session = self.session
-        replication, receiver = session.replication, session.receiver
+        replication = session.replication
+        receiver = session.receiver
         replication.start(session.options.slot, session.options.publication, self.lsn)
         session.streams = True
         receiver.works()
@@ -376,6 +379,7 @@ class Stream:
     def pass_on(self) -> None:
         self.size = 0
         if self.chunk:
-            chunk, self.chunk = self.chunk, []
+            chunk = self.chunk
+            self.chunk = []
             self.session.put(self.position(), chunk)
             self.passed = self.lsn

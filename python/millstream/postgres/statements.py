@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Statements"]
 
-ROWS, NUMBER = "millstream_rows", "millstream_number"
-UNCHANGED, DELETES = "millstream_unchanged", "millstream_deletes"
+ROWS = "millstream_rows"
+NUMBER = "millstream_number"
+UNCHANGED = "millstream_unchanged"
+DELETES = "millstream_deletes"
 
 MERGE = """
 INSERT INTO {target} ({names}) SELECT {names} FROM {latest} {kept} ON CONFLICT ({key}) DO {update}

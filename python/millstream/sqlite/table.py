@@ -81,7 +81,8 @@ class SqliteTable:
     def insert(self) -> str:
         """The statement that writes a row."""
         key = self.options.key
-        marks, names = ", ".join("?" * len(self.names)), ", ".join(map(quoted, self.names))
+        marks = ", ".join("?" * len(self.names))
+        names = ", ".join(map(quoted, self.names))
         insert = f"INSERT INTO {self.table} ({names}) VALUES ({marks})"
         update = ", ".join(
             f"{quoted(name)} = excluded.{quoted(name)}" for name in self.names if name not in key
@@ -137,7 +138,8 @@ class SqliteTable:
         if row is EMPTY:
             db.execute(f"DELETE FROM {self.table}")
             return
-        width, keys = len(self.names), self.options.key
+        width = len(self.names)
+        keys = self.options.key
         values = dict(zip(self.names, map(adapted, row), strict=False))
         key = [values[name] for name in keys]
         if self.options.delete is not None and row[-1]:

@@ -44,7 +44,8 @@ impl fmt::Display for Pairs {
         let ratio = |pairs: &[[f64; 2]]| {
             median(pairs.iter().map(|[without, with]| with / without).collect())
         };
-        let (rates, p50s) = (&self.rates, &self.p50s_us);
+        let rates = &self.rates;
+        let p50s = &self.p50s_us;
         writeln!(
             f,
             "{} pairs in turns; the page received {} snapshots, the metrics were read {} times",
@@ -151,7 +152,8 @@ fn cpu_seconds_of_threads(name: &str) -> std::io::Result<f64> {
 /// The client that reads the metrics, and the one that follows the page.
 fn clients(address: &str, over: &Arc<AtomicBool>) -> [JoinHandle<usize>; 2] {
     let start = |client: fn(&str, &AtomicBool) -> std::io::Result<usize>| {
-        let (address, over) = (address.to_owned(), Arc::clone(over));
+        let address = address.to_owned();
+        let over = Arc::clone(over);
         #[expect(clippy::disallowed_methods, reason = "a client of the page")]
         std::thread::spawn(move || client(&address, &over).unwrap_or(0))
     };
@@ -181,7 +183,8 @@ fn follow(address: &str, over: &AtomicBool) -> std::io::Result<usize> {
     let mut client = TcpStream::connect(address)?;
     client.set_read_timeout(Some(TICK))?;
     write!(client, "GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
-    let (mut snapshots, mut buffer) = (0, vec![0; 1 << 16]);
+    let mut snapshots = 0;
+    let mut buffer = vec![0; 1 << 16];
     while !over.load(Ordering::Relaxed) {
         match client.read(&mut buffer) {
             Ok(0) => break,

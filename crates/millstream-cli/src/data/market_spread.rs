@@ -139,7 +139,8 @@ fn quote(number: usize, index: u64, bid: f64, offer: f64) -> Quote {
 
 /// The fields of a message, one after the other.
 fn joined<const N: usize>(fields: &[&[u8]]) -> [u8; N] {
-    let (mut message, mut at) = ([0; N], 0);
+    let mut message = [0; N];
+    let mut at = 0;
     for field in fields {
         message[at..at + field.len()].copy_from_slice(field);
         at += field.len();
@@ -235,7 +236,8 @@ mod tests {
 
     #[test]
     fn running_quotes_are_uniform_and_without_spread() {
-        let (numbers, mut counts) = (numbers(), [0u32; SYMBOLS]);
+        let numbers = numbers();
+        let mut counts = [0u32; SYMBOLS];
         for quote in running_quotes(RUNNING_MESSAGES, SEED) {
             let symbol = numbers[&field(&quote, 1)];
             counts[symbol] += 1;
@@ -278,8 +280,11 @@ mod tests {
 
     #[test]
     fn orders_are_mostly_for_busy_symbols_and_within_their_ranges() {
-        let (numbers, mut counts, mut buys) = (numbers(), [0u32; SYMBOLS], 0);
-        let (mut accounts, mut quantities) = (BTreeSet::new(), BTreeSet::new());
+        let numbers = numbers();
+        let mut counts = [0u32; SYMBOLS];
+        let mut buys = 0;
+        let mut accounts = BTreeSet::new();
+        let mut quantities = BTreeSet::new();
         for order in running_orders(RUNNING_MESSAGES, SEED) {
             let symbol = numbers[&field(&order, 12)];
             counts[symbol] += 1;

@@ -70,7 +70,8 @@ impl ServiceRecord {
                 }
             }
             ServiceRecord::Note(Note::Schema(schema)) => {
-                let (interface, version) = (schema.interface(), schema.version());
+                let interface = schema.interface();
+                let version = schema.version();
                 let methods: Vec<String> = methods(schema).collect();
                 write!(
                     out,

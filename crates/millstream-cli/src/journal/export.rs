@@ -41,7 +41,8 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     let mut out = Output::open(args.out.as_deref())?;
     // A bar between the lines would spoil both.
     let shown = args.out.is_some() || !std::io::stdout().is_terminal();
-    let (mut lines, mut calls) = (Lines::EXPORT, args.yaml.then(|| Calls::of(&journal)));
+    let mut lines = Lines::EXPORT;
+    let mut calls = args.yaml.then(|| Calls::of(&journal));
     let mut separator = "";
     let mut progress = shown.then(|| Progress::new(range.end - range.start, "records"));
     let outcome = range::each(&journal, range, stop, |record| {
@@ -50,7 +51,8 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
             return out.record(&record, &mut lines);
         };
         let document = calls.document(&record).map_err(|cause| {
-            let (dir, sequence) = (args.dir.display(), record.sequence);
+            let dir = args.dir.display();
+            let sequence = record.sequence;
             Failure::failed(context(format_args!("{dir}, record {sequence}"), cause))
         })?;
         match document {

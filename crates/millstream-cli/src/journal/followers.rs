@@ -149,8 +149,10 @@ impl Report {
             None => "counts".to_owned(),
             Some(why) => format!("does not count: {why}"),
         };
-        let (path, name) = (self.path.display(), &self.name);
-        let (position, behind) = (self.position, self.behind);
+        let path = self.path.display();
+        let name = &self.name;
+        let position = self.position;
+        let behind = self.behind;
         format!("{path}: {name} at {position}, {behind} behind, {connected}, {counts}")
     }
 }

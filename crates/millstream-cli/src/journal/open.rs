@@ -33,13 +33,14 @@ impl AppendOptions {
 /// An error for the changes of queues, which their server writes and removes: without its snapshot a copy is useless.
 pub(super) fn check_no_changes(path: &Path) -> Outcome {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    match real.file_name().is_some_and(|name| name == ".changes") {
-        false => Ok(()),
-        true => Err(Failure::usage(format!(
+    if real.file_name().is_some_and(|name| name == ".changes") {
+        Err(Failure::usage(format!(
             "{}: the changes of queues are written and pruned by `millstream queue serve` and `queue follow` alone",
             path.display()
         ))
-        .into()),
+        .into())
+    } else {
+        Ok(())
     }
 }
 

@@ -170,14 +170,17 @@ impl Report {
     fn text(&self) -> String {
         let mut lines = Vec::new();
         for part in &self.parts {
-            let (journal, records) = (part.journal.display(), part.records);
+            let journal = part.journal.display();
+            let records = part.records;
             lines.push(format!(
                 "{journal}: {records} records copied, {}..{}",
                 part.first, part.next
             ));
         }
         for lost in &self.lost {
-            let (file, offset, why) = (lost.file.display(), lost.offset, &lost.why);
+            let file = lost.file.display();
+            let offset = lost.offset;
+            let why = &lost.why;
             lines.push(format!(
                 "lost{}: {file}, offset {offset}: {why}",
                 lost.records()

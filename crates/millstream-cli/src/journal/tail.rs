@@ -48,7 +48,8 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     } else {
         open_to_read(&args.dir)?
     };
-    let (first, next) = (journal.first()?, journal.next()?);
+    let first = journal.first()?;
+    let next = journal.next()?;
     let last_ones = next.saturating_sub(args.count).max(first);
     let mut reader = journal.reader()?;
     match &args.since {

@@ -70,9 +70,10 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
     let found = Journal::verify_in(&Mapped::new(&args.dir), &Options::default(), |progress| {
         bar.get_or_insert_with(|| Progress::new(progress.segments_total, "segments"))
             .at(progress.segments);
-        match stop.requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if stop.requested() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })?;
     drop(bar);
@@ -152,7 +153,9 @@ impl<'a> Damaged<'a> {
 
 impl std::fmt::Display for Damaged<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (path, offset, what) = (self.path.display(), self.offset, self.what);
+        let path = self.path.display();
+        let offset = self.offset;
+        let what = self.what;
         write!(f, "{path}: damaged at offset {offset}: {what}")?;
         match self.records {
             None => Ok(()),

@@ -146,10 +146,11 @@ fn options(
 
 /// The address of --replica, if other machines reach this one by it.
 fn reachable(replica: SocketAddr) -> Result<SocketAddr, Failure> {
-    match replica.ip().is_unspecified() || replica.port() == 0 {
-        false => Ok(replica),
-        true => Err(Failure::usage(format!(
+    if replica.ip().is_unspecified() || replica.port() == 0 {
+        Err(Failure::usage(format!(
             "--replica {replica} is no address by which other machines reach this one: give it by --advertise HOST:PORT"
-        ))),
+        )))
+    } else {
+        Ok(replica)
     }
 }

@@ -167,9 +167,10 @@ fn open_empty(args: &Args, chosen: &[Old<'_>]) -> Result<Broker<JournalStorage>,
             wrong.push(format!("queue \"{}\" has {items} items already", old.name));
         }
     }
-    match wrong.is_empty() {
-        true => Ok(queues),
-        false => Err(nothing(&wrong, "; --append adds to queues that have items")),
+    if wrong.is_empty() {
+        Ok(queues)
+    } else {
+        Err(nothing(&wrong, "; --append adds to queues that have items"))
     }
 }
 

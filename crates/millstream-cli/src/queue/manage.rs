@@ -129,7 +129,8 @@ pub(super) fn flush(args: &FlushArgs) -> Result<(), Failure> {
 /// Take items away for good.
 pub(super) fn confirm(args: &ConfirmArgs) -> Result<(), Failure> {
     let mut client = Client::connect(&args.server)?;
-    let (queue, count) = (&args.queue, args.count);
+    let queue = &args.queue;
+    let count = args.count;
     let too_few = |found: u64, why: &str| {
         Failure::failed(format!(
             "queue \"{queue}\": {why} {found} items, not {count}: none was confirmed"

@@ -111,9 +111,10 @@ fn check_open(args: &Args) -> Result<(), Failure> {
 
 /// Serve until a signal comes.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let usual = match args.verbose {
-        true => LevelFilter::DEBUG,
-        false => LevelFilter::INFO,
+    let usual = if args.verbose {
+        LevelFilter::DEBUG
+    } else {
+        LevelFilter::INFO
     };
     check_open(&args)?;
     if args.group.arbiter.is_some() && args.replica.is_none() {

@@ -22,7 +22,8 @@ impl PassedSignals {
     /// Passes them to this server.
     pub(super) fn begin(server: &Server) -> io::Result<Self> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-        let (handle, server) = (signals.handle(), server.control());
+        let handle = signals.handle();
+        let server = server.control();
         let thread = std::thread::Builder::new().name("signals".to_owned());
         let thread = thread.spawn(move || {
             for signal in signals.forever() {

@@ -134,7 +134,8 @@ impl Connection {
             } else {
                 0
             };
-            let (offset, found) = (base + u64::from(start) - prefix, end - start);
+            let offset = base + u64::from(start) - prefix;
+            let found = end - start;
             return Err(self.fault(format!(
                 "the message at offset {offset} has {found} bytes, not {length}"
             )));

@@ -55,7 +55,8 @@ impl Dedupe {
         };
         let mut file = options.open(path).map_err(|error| cannot(&error))?;
         let mut cutter = Cutter::new(framing.clone(), max_frame);
-        let (mut buffer, mut spans) = (Vec::new(), Vec::new());
+        let mut buffer = Vec::new();
+        let mut spans = Vec::new();
         loop {
             let had = buffer.len();
             (&mut file)

@@ -86,7 +86,9 @@ fn cut(data: &[u8], framing: Framing, max_frame: usize) -> Result<Vec<usize>, Fr
     // Pieces far below the 4 GiB of a span, so that the file may be of any length.
     const PIECE_BYTES: usize = 1 << 30;
     let mut cutter = Cutter::new(framing.clone(), max_frame.min(PIECE_BYTES));
-    let (mut ends, mut spans, mut at) = (Vec::new(), Vec::new(), 0);
+    let mut ends = Vec::new();
+    let mut spans = Vec::new();
+    let mut at = 0;
     loop {
         let piece = &data[at..data.len().min(at + 2 * PIECE_BYTES)];
         let consumed = cutter.cut(piece, 0, &mut spans)?;

@@ -155,7 +155,8 @@ fn send_due(stream: &mut Stream, schedule: &Schedule, now_ns: u64) -> Result<(u6
         return Ok((now_ns, schedule.due_ns(stream.sent).max(now_ns + 1)));
     }
     let oldest_due_ns = schedule.due_ns(stream.sent);
-    let (before, sent) = (stream.bytes, stream.sent);
+    let before = stream.bytes;
+    let sent = stream.sent;
     let wrote = stream.write(until)?;
     let now_ns = clock::now_ns();
     if stream.bytes > before {

@@ -119,7 +119,8 @@ impl Stream {
                 Ok(Wrote::Full)
             }
             Err(error) => {
-                let (to, sent) = (self.to, self.sent);
+                let to = self.to;
+                let sent = self.sent;
                 Err(Failure::failed(format!(
                     "the connection to {to} was lost after {sent} messages: {error}"
                 )))

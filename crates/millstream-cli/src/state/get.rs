@@ -43,13 +43,15 @@ pub(super) fn run(args: &Args, show: ShowState) -> Outcome {
             continue;
         }
         found = true;
-        match args.json {
-            true => out.line(shown::line(&args.step, saved, show))?,
-            false => out.line(format_args!("{key}: {}", shown::state(saved, show)))?,
+        if args.json {
+            out.line(shown::line(&args.step, saved, show))?
+        } else {
+            out.line(format_args!("{key}: {}", shown::state(saved, show)))?
         }
     }
     if !found {
-        let (step, key) = (&args.step, &args.key);
+        let step = &args.step;
+        let key = &args.key;
         let dir = args.dir.display();
         return Err(format!("state in {dir}: step \"{step}\" has no state of key {key}").into());
     }

@@ -221,11 +221,14 @@ impl std::fmt::Display for Report {
             }
         }
         for step in &self.steps {
-            let (name, keys, bytes) = (&step.name, step.keys, ByteSize(step.bytes as u64));
+            let name = &step.name;
+            let keys = step.keys;
+            let bytes = ByteSize(step.bytes as u64);
             write!(f, "\nstep       {name}: {keys} key(s), {bytes}")?;
         }
         for source in &self.sources {
-            let (name, partition) = (&source.name, &source.partition);
+            let name = &source.name;
+            let partition = &source.partition;
             let of = source.of_process;
             let of = of.map_or_else(String::new, |of| format!(" of the machine of process {of}"));
             write!(

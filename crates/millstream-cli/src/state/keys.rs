@@ -48,9 +48,10 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
         if stop.requested() {
             break;
         }
-        match args.json {
-            true => out.line(Value::Object(shown::head(saved)))?,
-            false => out.line(shown::key(saved))?,
+        if args.json {
+            out.line(Value::Object(shown::head(saved)))?
+        } else {
+            out.line(shown::key(saved))?
         }
     }
     out.flush()

@@ -21,10 +21,11 @@ pub(super) struct SavedState {
 
 impl SavedState {
     pub(super) fn open(dir: &Path) -> Outcome<Self> {
-        let processes = match dir.join("epochs").exists() {
-            true => Vec::new(),
-            false => processes_in(dir)
-                .map_err(|error| context(format_args!("state in {}", dir.display()), error))?,
+        let processes = if dir.join("epochs").exists() {
+            Vec::new()
+        } else {
+            processes_in(dir)
+                .map_err(|error| context(format_args!("state in {}", dir.display()), error))?
         };
         let parts = match &processes[..] {
             [] => vec![Saved::open(dir)?],

@@ -45,9 +45,10 @@ impl Remote {
             let text = text.map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
             text.map(|text| text.trim().to_owned())
         });
-        let base = match address.contains("://") {
-            true => address.to_owned(),
-            false => format!("http://{address}"),
+        let base = if address.contains("://") {
+            address.to_owned()
+        } else {
+            format!("http://{address}")
         };
         let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT));
         Ok(Remote::Page(PageOf {

@@ -40,9 +40,10 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn open() -> Result<Self> {
         let stdin = std::io::stdin();
-        let keys = match stdin.is_terminal() {
-            true => stdin.as_fd().try_clone_to_owned()?,
-            false => File::open("/dev/tty")?.into(),
+        let keys = if stdin.is_terminal() {
+            stdin.as_fd().try_clone_to_owned()?
+        } else {
+            File::open("/dev/tty")?.into()
         };
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -66,7 +67,8 @@ impl Screen {
             0 => default,
             length => usize::from(length),
         };
-        let (width, height) = (or(size.ws_col, WIDTH), or(size.ws_row, HEIGHT));
+        let width = or(size.ws_col, WIDTH);
+        let height = or(size.ws_row, HEIGHT);
         let lines = make((width, height));
         put(drawn(&lines, width, height).as_bytes())
     }

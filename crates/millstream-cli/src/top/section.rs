@@ -79,9 +79,10 @@ impl Section {
         let line = |tone, cells: &[String]| {
             let mut text = String::new();
             for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-                text += &match column < self.texts {
-                    true => format!("{cell:<width$}  "),
-                    false => format!("{cell:>width$}  "),
+                text += &if column < self.texts {
+                    format!("{cell:<width$}  ")
+                } else {
+                    format!("{cell:>width$}  ")
                 };
             }
             let text = text.trim_end().to_owned();

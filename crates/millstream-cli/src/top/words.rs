@@ -5,9 +5,12 @@ const NAME_WIDTH: usize = 28;
 
 /// Returns a text without the characters that move a terminal's cursor: names come from others.
 pub(super) fn plain(text: &str) -> String {
-    let shown = text.chars().map(|character| match character.is_control() {
-        true => ' ',
-        false => character,
+    let shown = text.chars().map(|character| {
+        if character.is_control() {
+            ' '
+        } else {
+            character
+        }
     });
     shown.take(NAME_WIDTH).collect()
 }

@@ -38,7 +38,9 @@ fn stop(mut follower: Follower) {
 fn a_leader_that_is_cut_off_does_not_acknowledge_with_a_follower_that_comes_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, copy, late) = (path("orders"), path("copy"), path("late"));
+    let orders = path("orders");
+    let copy = path("copy");
+    let late = path("late");
     printed(&feed(&["journal", "append", text(&orders)], "first\n"));
     let leader = Leader::start(":0", &[text(&orders)]);
     let follower = Follower::start(&leader.address, &copy, &["--as", "b"]);
@@ -109,7 +111,9 @@ fn a_leader_that_is_cut_off_does_not_acknowledge_with_a_follower_that_comes_late
 fn a_follower_that_comes_while_all_others_are_connected_counts_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, b, c) = (path("orders"), path("b"), path("c"));
+    let orders = path("orders");
+    let b = path("b");
+    let c = path("c");
     printed(&feed(&["journal", "append", text(&orders)], "first\n"));
     let leader = Leader::start(":0", &[text(&orders)]);
     let counts = |name: &str| {

@@ -104,10 +104,8 @@ fn a_torn_end_is_no_damage() {
     assert_eq!(report["damages"].as_array().unwrap().len(), 0);
     let torn = &report["torn"];
     assert_eq!(torn["path"].as_str(), file.to_str());
-    let (from, bytes) = (
-        torn["offset"].as_u64().unwrap(),
-        torn["bytes"].as_u64().unwrap(),
-    );
+    let from = torn["offset"].as_u64().unwrap();
+    let bytes = torn["bytes"].as_u64().unwrap();
     assert!((from..from + bytes).contains(&(end as u64)), "{report}");
     assert!(torn["records_max"].as_u64() >= Some(1), "{report}");
     let shown = printed(&millstream(&["journal", "verify", &path]));
@@ -155,7 +153,8 @@ fn a_damaged_byte_is_named_by_file_and_offset() {
         (&damage["offset"], damage["path"].as_str()),
         (&frame.into(), file.to_str())
     );
-    let (start, end) = (&damage["records"]["start"], &damage["records"]["end"]);
+    let start = &damage["records"]["start"];
+    let end = &damage["records"]["end"];
     assert!(start.as_u64() < end.as_u64(), "{report}");
     let shown = millstream(&["journal", "verify", &path]);
     let line = format!(

@@ -88,10 +88,8 @@ fn what_follows_a_missing_segment_is_in_a_journal_of_its_own() {
         assert_eq!(identity(journal), identity(&path));
         found.extend(lines(journal));
     }
-    let (end, begin) = (
-        parts[0]["next"].as_u64().unwrap() as usize,
-        parts[1]["first"].as_u64().unwrap() as usize,
-    );
+    let end = parts[0]["next"].as_u64().unwrap() as usize;
+    let begin = parts[1]["first"].as_u64().unwrap() as usize;
     assert_eq!(parts[1]["journal"], format!("{target}.from-{begin}"));
     assert_eq!(found, [&before[..end], &before[begin..]].concat());
     let lost = &report["lost"][0];

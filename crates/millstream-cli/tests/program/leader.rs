@@ -150,7 +150,8 @@ pub fn next(path: &Path) -> u64 {
 
 /// The copy is the original, record by record.
 pub fn assert_same(original: &Path, copy: &Path) {
-    let (ours, theirs) = (records(original), records(copy));
+    let ours = records(original);
+    let theirs = records(copy);
     let differs = ours
         .iter()
         .zip(&theirs)
@@ -177,7 +178,8 @@ impl Proxy {
             connections: Arc::default(),
             stopped: Arc::default(),
         };
-        let (to, cut_after) = (to.to_owned(), Arc::clone(&proxy.cut_after));
+        let to = to.to_owned();
+        let cut_after = Arc::clone(&proxy.cut_after);
         let connections = Arc::clone(&proxy.connections);
         let stopped = Arc::clone(&proxy.stopped);
         std::thread::spawn(move || {

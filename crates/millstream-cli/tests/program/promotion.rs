@@ -36,7 +36,9 @@ fn once(leader: &Leader, copy: &Path) {
 fn an_old_leader_stops_at_once_when_a_follower_reports_a_newer_term() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, copy, third) = (path("orders"), path("copy"), path("third"));
+    let orders = path("orders");
+    let copy = path("copy");
+    let third = path("third");
     append(&orders, &lines("line", 100));
     let leader = Leader::start(":0", &[text(&orders)]);
     // A writer that has been there from the beginning, and waits for input.
@@ -191,7 +193,9 @@ fn a_new_leader_informs_the_old_one_when_it_returns() {
 fn two_copies_that_were_promoted_apart_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, one, two) = (path("orders"), path("one"), path("two"));
+    let orders = path("orders");
+    let one = path("one");
+    let two = path("two");
     append(&orders, &lines("line", 300));
     let mut leader = Leader::start(":0", &[text(&orders)]);
     once(&leader, &one);
@@ -234,7 +238,8 @@ fn two_copies_that_were_promoted_apart_are_distinguished() {
 fn a_copy_that_has_more_than_its_leader_after_a_loss_of_power_rejoins_without_terms() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, copy) = (path("orders"), path("copy"));
+    let orders = path("orders");
+    let copy = path("copy");
     append(&orders, &lines("line", 500));
     let leader = Leader::start(":0", &[text(&orders)]);
     once(&leader, &copy);
@@ -282,7 +287,8 @@ fn bad_usage_of_promote_and_rejoin() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir(path("empty")).unwrap();
-    let (empty, none) = (path("empty"), path("none"));
+    let empty = path("empty");
+    let none = path("none");
     append(&path("a"), "line\n");
     let a = path("a");
     for (args, code, says) in [

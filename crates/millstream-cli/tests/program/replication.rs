@@ -35,7 +35,8 @@ fn refused(output: Output, says: &str) {
 #[test]
 fn a_copy_has_the_numbers_times_and_bodies_of_the_original() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     append(&orders, &lines(0, 5_000));
     // What has been pruned before the follower came is not missed.
     let pruned = ["journal", "prune", text(&orders), "--bytes", "128KiB"];
@@ -90,7 +91,8 @@ fn a_copy_has_the_numbers_times_and_bodies_of_the_original() {
 #[test]
 fn a_copy_that_was_thrown_away_is_made_anew_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     append(&orders, &lines(0, 100));
     let leader = Leader::start(":0", &[text(&orders)]);
     for _ in 0..5 {
@@ -104,7 +106,8 @@ fn a_copy_that_was_thrown_away_is_made_anew_at_once() {
 #[test]
 fn a_live_copy_is_tailed_while_a_writer_waits_for_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     append(&orders, "line 0\n");
     let mut leader = Leader::start(":0", &[text(&orders)]);
     for sync in ["never", "20ms", "always"] {
@@ -168,17 +171,16 @@ fn without_a_follower_a_waiting_writer_says_which_record_waits() {
 #[test]
 fn secrets_are_asked_for_and_proved_by_both() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     append(&orders, &lines(0, 10));
     let file = |name: &str, content: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, content).unwrap();
         text(&path).to_owned()
     };
-    let (right, wrong) = (
-        file("right", "correct horse battery\n"),
-        file("wrong", "incorrect horse staple"),
-    );
+    let right = file("right", "correct horse battery\n");
+    let wrong = file("wrong", "incorrect horse staple");
     let leader = Leader::start(":0", &[text(&orders), "--secret-file", &right]);
     let open = Leader::start(":0", &[text(&orders)]);
     let follow = |address: &str, secret: &[&str]| {
@@ -223,7 +225,9 @@ fn secrets_are_asked_for_and_proved_by_both() {
 fn a_copy_of_another_journal_is_refused_and_so_is_one_that_differs() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, fills, copy) = (path("orders"), path("fills"), path("copy"));
+    let orders = path("orders");
+    let fills = path("fills");
+    let copy = path("copy");
     append(&orders, &lines(0, 1_000));
     append(&fills, &lines(0, 1_000));
     let leader = Leader::start(":0", &[text(&orders), &format!("filled={}", text(&fills))]);
@@ -281,7 +285,8 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
         millstream(&[&["journal", "follow", &from, text(dir), "--once"], more].concat())
     };
     // A journal of another lineage is no copy, unless the follower has the option for it.
-    let (stranger, taken) = (path("stranger"), path("taken"));
+    let stranger = path("stranger");
+    let taken = path("taken");
     append(&stranger, &lines(0, 3));
     refused(
         follow("/orders", &stranger, &[]),
@@ -323,7 +328,8 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
 #[test]
 fn a_reader_of_a_copy_may_start_before_its_follower() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     append(&orders, &lines(0, 1_000));
     let leader = Leader::start(":0", &[text(&orders)]);
     let journal = Journal::open(&copy, Options::default()).unwrap();
@@ -343,7 +349,8 @@ fn a_reader_of_a_copy_may_start_before_its_follower() {
 #[test]
 fn what_was_pruned_before_it_was_copied_is_an_error_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     append(&orders, &lines(0, 100));
     let leader = Leader::start(":0", &[text(&orders)]);
     let follow = ["journal", "follow", &leader.address, text(&copy), "--once"];
@@ -385,7 +392,9 @@ fn what_was_pruned_before_it_was_copied_is_an_error_with_the_way_out() {
 fn nothing_else_appends_to_a_copy_and_one_name_is_one_follower() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, copy, other) = (path("orders"), path("copy"), path("other"));
+    let orders = path("orders");
+    let copy = path("copy");
+    let other = path("other");
     append(&orders, &lines(0, 10));
     let leader = Leader::start(":0", &[text(&orders)]);
     let follower = Follower::start(&leader.address, &copy, &["--as", "backup"]);
@@ -463,10 +472,12 @@ fn make_certificates(folder: &Path) {
 fn over_tls_a_leader_authenticates() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, copy) = (path("orders"), path("copy"));
+    let orders = path("orders");
+    let copy = path("copy");
     append(&orders, &lines(0, 20_000));
     make_certificates(folder.path());
-    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    let cert = path("cert.pem");
+    let key = path("key.pem");
     let leader = Leader::start(
         ":0",
         &[
@@ -486,7 +497,8 @@ fn over_tls_a_leader_authenticates() {
             .concat(),
         )
     };
-    let (ca, other) = (path("ca.pem"), path("other.pem"));
+    let ca = path("ca.pem");
+    let other = path("other.pem");
     for (args, says) in [
         (
             &["--tls-ca", text(&other)][..],
@@ -523,21 +535,20 @@ fn over_tls_a_leader_authenticates() {
 fn over_mutual_tls_a_follower_shows_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, copy) = (path("orders"), path("copy"));
+    let orders = path("orders");
+    let copy = path("copy");
     append(&orders, &lines(0, 100));
     make_certificates(folder.path());
     std::fs::write(path("secret"), "correct horse battery").unwrap();
-    let (cert, key, ca) = (path("cert.pem"), path("key.pem"), path("ca.pem"));
-    let (own, own_key) = (path("follower.pem"), path("follower.key"));
-    let (other, other_key) = (path("other.pem"), path("other.key"));
+    let file = |name: &str| path(name).to_str().unwrap().to_owned();
     let serve = [
         text(&orders),
         "--tls-cert",
-        text(&cert),
+        &file("cert.pem"),
         "--tls-key",
-        text(&key),
+        &file("key.pem"),
         "--tls-client-ca",
-        text(&ca),
+        &file("ca.pem"),
     ];
     // With it a leader may be reached from other machines, without a secret.
     let leader = Leader::start("0.0.0.0:0", &serve);
@@ -547,19 +558,22 @@ fn over_mutual_tls_a_follower_shows_a_certificate() {
         let own = ["journal", "follow", &address, text(&copy), "--once"];
         millstream(&[&own[..], more].concat())
     };
-    let (secret, ca) = (path("secret"), text(&ca));
+    let secret = file("secret");
+    let ca = &file("ca.pem");
+    let other = [&file("other.pem"), &file("other.key")];
+    let own = [&file("follower.pem"), &file("follower.key")];
     let wanted = "TLS: the leader asks for a certificate of the follower (--tls-cert, --tls-key)";
     for (args, says) in [
         (&["--tls-ca", ca][..], wanted),
-        (&["--secret-file", text(&secret)], wanted),
+        (&["--secret-file", &secret], wanted),
         (
             &[
                 "--tls-ca",
                 ca,
                 "--tls-cert",
-                text(&other),
+                other[0],
                 "--tls-key",
-                text(&other_key),
+                other[1],
             ],
             "TLS: the leader refuses the follower's certificate",
         ),
@@ -571,14 +585,13 @@ fn over_mutual_tls_a_follower_shows_a_certificate() {
         assert!(said.contains(says), "{args:?}: {said}");
     }
     assert!(!copy.exists());
-    let (own, own_key) = (text(&own), text(&own_key));
     printed(&follow(&[
         "--tls-ca",
         ca,
         "--tls-cert",
-        own,
+        own[0],
         "--tls-key",
-        own_key,
+        own[1],
     ]));
     assert_same(&orders, &copy);
     assert!(
@@ -594,11 +607,14 @@ fn over_mutual_tls_a_follower_shows_a_certificate() {
 fn a_leader_with_secret_and_certificate_serves_followers_with_either() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (orders, copy) = (path("orders"), path("copy"));
+    let orders = path("orders");
+    let copy = path("copy");
     append(&orders, &lines(0, 100));
     make_certificates(folder.path());
     std::fs::write(path("secret"), "correct horse battery").unwrap();
-    let (cert, key, ca) = (path("cert.pem"), path("key.pem"), path("ca.pem"));
+    let cert = path("cert.pem");
+    let key = path("key.pem");
+    let ca = path("ca.pem");
     let secret = path("secret");
     let with_secret = ["--secret-file", text(&secret)];
     let certificate = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
@@ -627,7 +643,8 @@ fn a_leader_with_secret_and_certificate_serves_followers_with_either() {
 #[test]
 fn what_is_no_leader_or_no_follower_is_a_harmless_error() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     append(&orders, &lines(0, 10));
     let leader = Leader::start(":0", &[text(&orders), "--followers-max", "4"]);
     // Silent, talkative, and one that goes at once: as many as there may be, and more.

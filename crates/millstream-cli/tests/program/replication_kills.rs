@@ -48,7 +48,8 @@ fn waiting_writer(
         .unwrap();
     let mut stdin = writer.stdin.take().unwrap();
     let stdout = BufReader::new(writer.stdout.take().unwrap());
-    let (done, acknowledged) = (Arc::clone(done), Arc::clone(acknowledged));
+    let done = Arc::clone(done);
+    let acknowledged = Arc::clone(acknowledged);
     let feeder = std::thread::spawn(move || {
         for n in 0_u64.. {
             if done.load(Ordering::Relaxed) || writeln!(stdin, "line {n}").is_err() {
@@ -105,7 +106,8 @@ fn kill_and_cut(options: &[&str]) {
     println!("MILLSTREAM_SEED={seed}");
     let mut random = Random::new(seed);
     let folder = tempfile::tempdir().unwrap();
-    let (orders, copy) = (folder.path().join("orders"), folder.path().join("copy"));
+    let orders = folder.path().join("orders");
+    let copy = folder.path().join("copy");
     fresh(&orders);
     let serve = [&[text(&orders)], options].concat();
     let mut leader = Leader::start(":0", &serve);
@@ -118,7 +120,8 @@ fn kill_and_cut(options: &[&str]) {
     };
     let mut follower = follow(sync(&mut random));
 
-    let (done, acknowledged) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+    let done = Arc::<AtomicBool>::default();
+    let acknowledged = Arc::<AtomicU64>::default();
     let waiting = waiting_writer(&orders, &done, &acknowledged);
     let eager = eager_writer(orders.clone(), Arc::clone(&done), seed);
     for round in 0..rounds() {
@@ -170,7 +173,8 @@ fn kill_and_cut(options: &[&str]) {
 #[test]
 fn a_follower_with_a_full_disk_continues_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
-    let (orders, small) = (folder.path().join("orders"), folder.path().join("small"));
+    let orders = folder.path().join("orders");
+    let small = folder.path().join("small");
     std::fs::create_dir(&small).unwrap();
     let Some(_mount) = Mount::tmpfs(&small) else {
         eprintln!("skipped: only root may mount");

@@ -65,7 +65,8 @@ fn rounds() -> u64 {
 #[test]
 fn an_output_is_never_ahead_of_its_input_whatever_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, copies) = (folder.path().join("data"), folder.path().join("copies"));
+    let data = folder.path().join("data");
+    let copies = folder.path().join("copies");
     let served = [data.join("orders"), data.join("fills")];
     // The follower is there before the leader, and both before the journals.
     let start = |listen: &str| Leader::start(listen, &[text(&served[0]), text(&served[1])]);
@@ -122,7 +123,8 @@ fn an_output_is_never_ahead_of_its_input_whatever_is_killed() {
 #[test]
 fn what_the_follower_appends_to_an_output_has_its_input_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, copies) = (folder.path().join("data"), folder.path().join("copies"));
+    let data = folder.path().join("data");
+    let copies = folder.path().join("copies");
     let done = Arc::<AtomicBool>::default();
     let chain = chain(data.clone(), Arc::clone(&done));
     until("some records", || {
@@ -154,7 +156,8 @@ fn what_the_follower_appends_to_an_output_has_its_input_on_the_disk() {
 #[test]
 fn a_set_is_followed_as_soon_as_a_record_comes() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, copies) = (folder.path().join("data"), folder.path().join("copies"));
+    let data = folder.path().join("data");
+    let copies = folder.path().join("copies");
     for name in ["orders", "fills"] {
         let append = ["journal", "append", text(&data.join(name)), "--quiet"].map(str::to_owned);
         let append: Vec<&str> = append.iter().map(String::as_str).collect();
@@ -186,7 +189,8 @@ fn a_set_is_followed_as_soon_as_a_record_comes() {
 #[test]
 fn a_set_is_promoted_by_its_directory() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, copies) = (folder.path().join("data"), folder.path().join("copies"));
+    let data = folder.path().join("data");
+    let copies = folder.path().join("copies");
     let done = Arc::<AtomicBool>::default();
     let chain = chain(data.clone(), Arc::clone(&done));
     until("some records", || {

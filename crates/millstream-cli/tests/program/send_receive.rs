@@ -47,10 +47,8 @@ fn what_is_received_equals_what_is_sent_byte_for_byte() {
 #[test]
 fn a_last_line_without_an_end_arrives_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
-    let (sent, received) = (
-        directory.path().join("sent"),
-        directory.path().join("received"),
-    );
+    let sent = directory.path().join("sent");
+    let received = directory.path().join("received");
     std::fs::write(&sent, b"one\r\n\nlast").unwrap();
     let receiver = Receiver::start(&["--framing", "lines", "--out", text(&received)]);
     assert!(

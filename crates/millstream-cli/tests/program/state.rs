@@ -64,7 +64,8 @@ fn items(words: &[&'static str]) -> Vec<Mark<&'static str>> {
 /// What a flow has saved that has come to its end: its folder, its state and its output.
 fn saved() -> (tempfile::TempDir, String, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let (dir, out) = (folder.path().join("state"), folder.path().join("out"));
+    let dir = folder.path().join("state");
+    let out = folder.path().join("out");
     let run = flow(&out, items(&["to", "be", "or", "not", "to", "be", "7"])).run(recovery(&dir));
     run.unwrap();
     let dir = text(&dir).to_owned();
@@ -151,9 +152,11 @@ fn keys_are_listed_shown_and_exported() {
 #[test]
 fn what_is_missing_is_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let (dir, out) = (folder.path().join("state"), folder.path().join("out"));
+    let dir = folder.path().join("state");
+    let out = folder.path().join("out");
     flow(&out, items(&["a"])).run(recovery(&dir)).unwrap();
-    let (dir, none) = (text(&dir), text(folder.path()));
+    let dir = text(&dir);
+    let none = text(folder.path());
     for (args, said) in [
         (
             &["info", none][..],
@@ -200,7 +203,8 @@ fn what_is_missing_is_reported_in_one_line() {
 #[test]
 fn a_flow_at_work_is_not_disturbed() {
     let folder = tempfile::tempdir().unwrap();
-    let (dir, out) = (folder.path().join("state"), folder.path().join("out"));
+    let dir = folder.path().join("state");
+    let out = folder.path().join("out");
     let flow = Flow::new("busy");
     let numbers = millstream_flow::generator::from_fn(|n| Some(n % 997)).batch_size(512);
     flow.source("numbers", numbers)

@@ -180,10 +180,12 @@ fn read_hello(frame: Frame<'_, Kind>, kind: Kind) -> Result<Greeting, LinkError>
 }
 
 fn check_version(theirs: Greeting) -> Result<(), ClusterError> {
-    let (theirs, ours) = (theirs.version, VERSION);
-    match theirs == ours {
-        true => Ok(()),
-        false => Err(ClusterError::Version { theirs, ours }),
+    let theirs = theirs.version;
+    let ours = VERSION;
+    if theirs == ours {
+        Ok(())
+    } else {
+        Err(ClusterError::Version { theirs, ours })
     }
 }
 

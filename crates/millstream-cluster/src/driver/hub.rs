@@ -33,7 +33,8 @@ pub(super) enum Machine {
 
 impl Machine {
     pub(super) fn new(settings: &Settings, offer: &Offer, ids: Ids) -> Result<Self, ClusterError> {
-        let (offer, times) = (offer.clone(), settings.times());
+        let offer = offer.clone();
+        let times = settings.times();
         Ok(match settings.process {
             0 => Machine::Zero(
                 Coordinator::new(settings.hosts.len(), offer, ids, times)
@@ -213,9 +214,10 @@ impl Hub {
     /// Logs a line, once for each `reason`.
     pub(super) fn warn_once(&self, reason: &str, line: &str) {
         let is_new = self.lock().is_new(reason);
-        match is_new {
-            true => warn!(process = self.settings.process, "{line}"),
-            false => debug!(process = self.settings.process, "{line}"),
+        if is_new {
+            warn!(process = self.settings.process, "{line}")
+        } else {
+            debug!(process = self.settings.process, "{line}")
         }
     }
 
@@ -235,7 +237,8 @@ impl Hub {
         });
         let stream = Arc::clone(&reader.stream);
         let sender = {
-            let (stream, outbox) = (Arc::clone(&stream), Arc::clone(&outbox));
+            let stream = Arc::clone(&stream);
+            let outbox = Arc::clone(&outbox);
             spawn("cluster-send", move || {
                 outbox.send(&stream);
                 let _gone_already = stream.finish();
@@ -359,10 +362,13 @@ impl State {
                 let _ended = self.events.send(event);
             }
             // A process that is refused comes again, for the same reason.
-            Output::Note(line) => match self.is_new(&line) {
-                true => warn!("{line}"),
-                false => debug!("{line}"),
-            },
+            Output::Note(line) => {
+                if self.is_new(&line) {
+                    warn!("{line}")
+                } else {
+                    debug!("{line}")
+                }
+            }
         }
     }
 }

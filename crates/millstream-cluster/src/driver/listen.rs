@@ -136,7 +136,8 @@ fn greet_on_thread(
     socket: Socket,
     peer: String,
 ) {
-    let (shared, waiting) = (Arc::clone(hub), Arc::clone(unknown));
+    let shared = Arc::clone(hub);
+    let waiting = Arc::clone(unknown);
     let greeting = spawn("cluster-greet", move || {
         let greeted = greet(&shared, socket);
         waiting.remove(number);
@@ -161,7 +162,8 @@ fn greet_on_thread(
 
 /// Authenticates a caller; `None` when this process ends.
 fn greet(hub: &Hub, socket: Socket) -> Result<Option<(Reader, Caller)>, ClusterError> {
-    let (greeting, patience) = (hub.settings.greeting, hub.settings.dead_after);
+    let greeting = hub.settings.greeting;
+    let patience = hub.settings.dead_after;
     let deadline = Deadline::after(greeting);
     socket
         .set_patience(patience)
@@ -197,12 +199,11 @@ fn admit(hub: &Arc<Hub>, reader: Reader, caller: &Caller) -> Result<(), ClusterE
     if let Err(refusal) = checked {
         let _gone_already = reader.stream.write(&caller.refuse(&refusal));
         let _gone_already = reader.stream.finish();
-        return match refusal.again {
-            true => {
-                debug!("process {} is refused for now: {}", call.from, refusal.text);
-                Ok(())
-            }
-            false => Err(ClusterError::Refused(refusal.text)),
+        return if refusal.again {
+            debug!("process {} is refused for now: {}", call.from, refusal.text);
+            Ok(())
+        } else {
+            Err(ClusterError::Refused(refusal.text))
         };
     }
     reader.stream.write(&caller.welcome())?;

@@ -56,7 +56,8 @@ impl Patience {
             });
         };
         if self.says_next.left().is_none() {
-            let (missing, listening) = (missing(), hub.describe_listening());
+            let missing = missing();
+            let listening = hub.describe_listening();
             hub.log(&format!(
                 "{missing}; {listening}; for {} s more",
                 left.as_secs()
@@ -165,7 +166,8 @@ fn wait_for_start(
     patience: &mut Patience,
     stopping: &dyn Fn() -> bool,
 ) -> Result<Result<Start, String>, Cause> {
-    let (shared, stream) = (Arc::clone(hub), Arc::clone(&reader.stream));
+    let shared = Arc::clone(hub);
+    let stream = Arc::clone(&reader.stream);
     let machine = Participant::new(offer.clone(), hub.settings.times());
     hub.change(|state, _| {
         state.machine = Machine::Other(machine);
@@ -194,9 +196,10 @@ fn wait_for_start(
             Some(Ok(start)) => return Ok(Ok(start)),
             Some(Err((again, text))) => {
                 stream.close();
-                return match again {
-                    true => Ok(Err(text)),
-                    false => Err(ClusterError::Refused(text).into()),
+                return if again {
+                    Ok(Err(text))
+                } else {
+                    Err(ClusterError::Refused(text).into())
                 };
             }
             None => {}
@@ -215,7 +218,8 @@ pub(super) fn make_data_links(
     run: u64,
     stopping: &dyn Fn() -> bool,
 ) -> Result<Vec<Option<Box<dyn Link>>>, Cause> {
-    let (own, processes) = (hub.settings.process, hub.settings.hosts.len());
+    let own = hub.settings.process;
+    let processes = hub.settings.hosts.len();
     let waited = hub.settings.dead_after + hub.settings.greeting;
     let deadline = Deadline::after(waited);
     let mut links: Vec<Option<Box<dyn Link>>> = Vec::new();
@@ -301,7 +305,8 @@ fn no_link(hub: &Hub, process: usize, waited: Duration, cause: String) -> Cause 
 /// Returns an authenticated connection to a process.
 pub(super) fn call(hub: &Hub, process: usize, purpose: Purpose) -> Result<Reader, CallError> {
     let address = &hub.settings.hosts[process];
-    let (greeting, patience) = (hub.settings.greeting, hub.settings.dead_after);
+    let greeting = hub.settings.greeting;
+    let patience = hub.settings.dead_after;
     let socket = Socket::connect(address, CONNECT_WAIT.min(greeting));
     let socket = socket
         .and_then(|socket| socket.set_patience(patience).map(|()| socket))
@@ -327,9 +332,10 @@ pub(super) fn call(hub: &Hub, process: usize, purpose: Purpose) -> Result<Reader
 }
 
 fn check_stopping(stopping: &dyn Fn() -> bool) -> Result<(), Cause> {
-    match stopping() {
-        true => Err(Box::new(JoinStopped)),
-        false => Ok(()),
+    if stopping() {
+        Err(Box::new(JoinStopped))
+    } else {
+        Ok(())
     }
 }
 

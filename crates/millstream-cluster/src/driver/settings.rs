@@ -126,7 +126,8 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn new(settings: &Settings) -> Result<Self, ClusterError> {
-        let (process, processes) = (settings.process, settings.hosts.len());
+        let process = settings.process;
+        let processes = settings.hosts.len();
         if process >= processes {
             return Err(ClusterError::Usage(format!(
                 "process {process} has no address: there are {processes}, numbered from 0"

@@ -93,9 +93,12 @@ fn compare_sources(
 ) -> Result<(), String> {
     let name = &ours.name;
     if theirs.local != ours.local {
-        let whose = |source: &OfferedSource| match source.local {
-            true => "what its machine has",
-            false => "what all processes have",
+        let whose = |source: &OfferedSource| {
+            if source.local {
+                "what its machine has"
+            } else {
+                "what all processes have"
+            }
         };
         return Err(format!(
             "the source \"{name}\" reads {} in process {process}, and {} in process 0",
@@ -185,7 +188,8 @@ mod tests {
 
     #[test]
     fn what_each_machine_has_for_itself_may_differ() {
-        let (mut zero, mut other) = (offer(), offer());
+        let mut zero = offer();
+        let mut other = offer();
         for offer in [&mut zero, &mut other] {
             offer.sources[0].local = true;
         }

@@ -495,7 +495,8 @@ impl Coordinator {
 
     fn send(&mut self, process: usize, body: Body) {
         if let Some(line) = &self.peers[process].line {
-            let (to, run) = (line.connection, self.run());
+            let to = line.connection;
+            let run = self.run();
             let message = Message { run, body };
             self.outputs.push_back(Output::Send { to, message });
         }

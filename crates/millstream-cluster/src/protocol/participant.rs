@@ -189,7 +189,8 @@ impl Participant {
 
     fn send(&mut self, body: Body) {
         if let Some(line) = &self.line {
-            let (to, run) = (line.connection, self.run);
+            let to = line.connection;
+            let run = self.run;
             let message = Message { run, body };
             self.outputs.push_back(Output::Send { to, message });
         }

@@ -48,7 +48,8 @@ fn running() -> Coordinator {
 
 /// The death that was reported here, and the connections to which it was sent.
 fn death(zero: &mut Coordinator) -> Option<(usize, String, Vec<u64>)> {
-    let (mut died, mut told) = (None, Vec::new());
+    let mut died = None;
+    let mut told = Vec::new();
     for output in outputs(zero) {
         match output {
             Output::Event(Event::Died { process, cause }) => died = Some((process, cause)),

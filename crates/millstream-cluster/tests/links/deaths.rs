@@ -69,7 +69,8 @@ fn through_proxy(dead_after: Duration) -> (Proxy, Joined, Joined) {
             settings.dead_after = dead_after;
             join(scope, settings, offer())
         };
-        let (zero, one) = (one(0, &hosts), one(1, &seen_by_one));
+        let zero = one(0, &hosts);
+        let one = one(1, &seen_by_one);
         (zero.join().unwrap().unwrap(), one.join().unwrap().unwrap())
     });
     (proxy, zero, one)

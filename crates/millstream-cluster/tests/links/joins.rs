@@ -166,10 +166,8 @@ fn another_flow_is_refused_by_name_and_the_right_one_joins() {
         );
         assert!(error.contains("another directory"), "{error}");
         let right = join(scope, settings(1, &hosts, &secret()), offer());
-        let (zero, right) = (
-            zero.join().unwrap().unwrap(),
-            right.join().unwrap().unwrap(),
-        );
+        let zero = zero.join().unwrap().unwrap();
+        let right = right.join().unwrap().unwrap();
         assert_eq!(zero.run, right.run);
     });
 }
@@ -209,7 +207,8 @@ fn other_secrets_certificates_and_numbers_of_processes_are_refused() {
         (right(), tls("right", "ca-other"), "vouches for it"),
         (right(), secret(), "TLS"),
     ] {
-        let (hosts, stop) = (free(2), Stopping::new());
+        let hosts = free(2);
+        let stop = Stopping::new();
         let processes = Processes::new(settings(0, &hosts, &zero)).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| processes.join(offer(), &|| stop.is_raised()));
@@ -226,7 +225,8 @@ fn other_secrets_certificates_and_numbers_of_processes_are_refused() {
             assert!(stopped.is::<JoinStopped>(), "{stopped}");
         });
     }
-    let (hosts, stop) = (free(3), Stopping::new());
+    let hosts = free(3);
+    let stop = Stopping::new();
     let processes = Processes::new(settings(0, &hosts[..2], &secret())).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| processes.join(offer(), &|| stop.is_raised()));

@@ -42,8 +42,10 @@ impl Proxy {
                 };
                 let both = [near.try_clone().unwrap(), far.try_clone().unwrap()];
                 relay.sockets.lock().unwrap().extend(both);
-                let (up, down) = (Arc::clone(&relay), Arc::clone(&relay));
-                let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                let up = Arc::clone(&relay);
+                let down = Arc::clone(&relay);
+                let near_too = near.try_clone().unwrap();
+                let far_too = far.try_clone().unwrap();
                 std::thread::spawn(move || pass(near, far, || &up.stalls_up, &up));
                 std::thread::spawn(move || pass(far_too, near_too, || &down.stalls_down, &down));
             }

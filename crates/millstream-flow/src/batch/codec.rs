@@ -93,7 +93,8 @@ impl BatchCodec<Frames> for FrameBytes {
         let offset = u64::from_le_bytes(take(&mut bytes)?);
         let count = u32::from_le_bytes(take(&mut bytes)?) as usize;
         let length = bytes.len().checked_sub(count * 8).ok_or_else(truncated)?;
-        let (mut spans, mut reached) = (Vec::with_capacity(count), 0);
+        let mut spans = Vec::with_capacity(count);
+        let mut reached = 0;
         for _ in 0..count {
             let start = u32::from_le_bytes(take(&mut bytes)?);
             let end = u32::from_le_bytes(take(&mut bytes)?);

@@ -289,9 +289,10 @@ impl Start {
         options: &Recovery,
     ) -> Result<(), FlowError> {
         let commit = &mut self.commit;
-        match self.is_first {
-            true => flow.clone_into(&mut commit.flow),
-            false => check_owner(flow, commit, options)?,
+        if self.is_first {
+            flow.clone_into(&mut commit.flow)
+        } else {
+            check_owner(flow, commit, options)?
         }
         if commit.is_new_division() {
             self.has_changes = true;
@@ -500,9 +501,10 @@ fn divide(
         let saved = known.unwrap_or_default().iter().map(String::as_str);
         let saved: Vec<&str> = saved.filter(|name| *name != GONE).collect();
         rename_saved(&mut names, &saved, is_same);
-        let readers = match settings.in_one_process || settings.local {
-            true => workers,
-            false => workers * membership.processes,
+        let readers = if settings.in_one_process || settings.local {
+            workers
+        } else {
+            workers * membership.processes
         };
         let (partitions, mut dealt) = deal(&names, known, readers, commit.shards);
         match settings.local {

@@ -276,9 +276,10 @@ impl Committer {
         self.store.commit(complete.changes, &next)?;
         self.commit = next;
         self.crash(Crash::Within(pending.commits))?;
-        match self.await_replica(complete.epoch)? {
-            true => self.notify(pending),
-            false => Ok(()),
+        if self.await_replica(complete.epoch)? {
+            self.notify(pending)
+        } else {
+            Ok(())
         }
     }
 
@@ -368,9 +369,10 @@ impl Committer {
 
     /// Ends the run here if a test asks for it.
     pub(super) fn crash(&self, at: Crash) -> Result<(), FlowError> {
-        match self.options.crash == Some(at) {
-            true => Err(FlowError::Crashed(self.commit.epoch)),
-            false => Ok(()),
+        if self.options.crash == Some(at) {
+            Err(FlowError::Crashed(self.commit.epoch))
+        } else {
+            Ok(())
         }
     }
 

@@ -58,7 +58,8 @@ pub struct Copied {
 /// than they are copied.
 #[doc(hidden)] // For the other crates of Millstream.
 pub fn copy(dir: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Copied, FlowError> {
-    let (dir, to) = (dir.as_ref(), to.as_ref());
+    let dir = dir.as_ref();
+    let to = to.as_ref();
     if to.exists() {
         return Err(failed(to, "it exists; a copy is made in a new directory"));
     }
@@ -219,7 +220,8 @@ impl Part {
     fn copy_within(&self, within: &Path, copied: &mut Copied) -> Result<(), Fault> {
         for name in names(&self.from.join(within))? {
             let place = within.join(&name);
-            let (from, to) = (self.from.join(&place), self.to.join(&place));
+            let from = self.from.join(&place);
+            let to = self.to.join(&place);
             let is_top = within.as_os_str().is_empty();
             if is_top && (name == "epochs" || name == STOPPED) {
                 continue;
@@ -303,9 +305,10 @@ fn copy_growing(from: &Path, to: &Path) -> Result<(), Fault> {
     let bytes = fs::read(from)?;
     fs::write(to, &bytes)?;
     File::open(to)?.sync_all()?;
-    match fs::read(from)?.starts_with(&bytes) {
-        true => Ok(()),
-        false => Err(Fault::Moved),
+    if fs::read(from)?.starts_with(&bytes) {
+        Ok(())
+    } else {
+        Err(Fault::Moved)
     }
 }
 

@@ -111,7 +111,8 @@ fn belongs(
         return outputs.is_at(process);
     };
     let is_one = is_of_one(outputs, mark);
-    let (is_first, is_alone) = (process == Some(0), process.is_none());
+    let is_first = process == Some(0);
+    let is_alone = process.is_none();
     match scope {
         _ if gathered && !is_alone && !is_first => false,
         Scope::State => outputs.is_at(process),
@@ -129,14 +130,16 @@ pub(crate) fn check_gathered(
     ownership: impl Fn(&str) -> Option<Ownership>,
 ) -> Result<(), String> {
     for mark in &commit.sinks {
-        let (name, owned) = (&mark.sink, ownership(&mark.sink));
+        let name = &mark.sink;
+        let owned = ownership(&mark.sink);
         match owned.map(|owned| owned.gathered) {
             Some(gathered) if gathered != mark.gathered => {}
             _ => continue,
         }
-        let (before, now) = match mark.gathered {
-            true => ("was gathered", "is not"),
-            false => ("was written by each process", "is gathered"),
+        let (before, now) = if mark.gathered {
+            ("was gathered", "is not")
+        } else {
+            ("was written by each process", "is gathered")
         };
         return Err(format!(
             "sink \"{name}\" {before} in the run before, and {now} now; define it as before, give it another name, or begin new output \
@@ -174,14 +177,17 @@ pub(crate) fn check_layout(dir: &Path, membership: Option<Membership>) -> Result
                 None => Ok(()),
             }
         }
-        Some(membership) => match dir.join("epochs").exists() {
-            true => refuse(format!(
-                "it is the state of one process, and {processes} are started; divide it: millstream scale {} --processes {processes}",
-                dir.display(),
-                processes = membership.processes
-            )),
-            false => Ok(()),
-        },
+        Some(membership) => {
+            if dir.join("epochs").exists() {
+                refuse(format!(
+                    "it is the state of one process, and {processes} are started; divide it: millstream scale {} --processes {processes}",
+                    dir.display(),
+                    processes = membership.processes
+                ))
+            } else {
+                Ok(())
+            }
+        }
     }
 }
 
@@ -244,9 +250,12 @@ pub(super) fn deal(
         return (names.to_vec(), in_turn.collect());
     };
     let present: HashSet<&str> = names.iter().map(String::as_str).collect();
-    let stays = |name: &String| match present.contains(name.as_str()) {
-        true => name.clone(),
-        false => GONE.to_owned(),
+    let stays = |name: &String| {
+        if present.contains(name.as_str()) {
+            name.clone()
+        } else {
+            GONE.to_owned()
+        }
     };
     let mut list: Vec<String> = before.iter().map(stays).collect();
     let known = list.iter().enumerate();

@@ -30,19 +30,18 @@ pub(super) fn divide(record: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     let length = record.len();
     let starts = (0..).step_by(FRAGMENT_BYTES);
     let divided = record.chunks(FRAGMENT_BYTES).zip(starts);
-    divided.map(
-        move |(bytes, start): (_, usize)| match length > FRAGMENT_BYTES {
-            false => Cow::Borrowed(bytes),
-            true => {
-                let mut fragment = Vec::with_capacity(HEAD_BYTES + bytes.len());
-                fragment.extend([VERSION, FRAGMENT]);
-                fragment.extend((start as u64).to_le_bytes());
-                fragment.extend((length as u64).to_le_bytes());
-                fragment.extend(bytes);
-                Cow::Owned(fragment)
-            }
-        },
-    )
+    divided.map(move |(bytes, start): (_, usize)| {
+        if length > FRAGMENT_BYTES {
+            let mut fragment = Vec::with_capacity(HEAD_BYTES + bytes.len());
+            fragment.extend([VERSION, FRAGMENT]);
+            fragment.extend((start as u64).to_le_bytes());
+            fragment.extend((length as u64).to_le_bytes());
+            fragment.extend(bytes);
+            Cow::Owned(fragment)
+        } else {
+            Cow::Borrowed(bytes)
+        }
+    })
 }
 
 /// The number of records of the journal into which a record is divided.
@@ -192,7 +191,8 @@ mod tests {
 
     #[test]
     fn a_journal_may_begin_and_end_within_a_record() {
-        let (long, short) = (record(3 * FRAGMENT_BYTES), record(5));
+        let long = record(3 * FRAGMENT_BYTES);
+        let short = record(5);
         let whole = [divided(&long), divided(&short), divided(&long)].concat();
         for begin in 1..3 {
             for end in 4..whole.len() {
@@ -207,7 +207,8 @@ mod tests {
     fn a_fragment_that_is_missing_or_foreign_is_an_error() {
         let long = record(3 * FRAGMENT_BYTES);
         let other = record(3 * FRAGMENT_BYTES + 1);
-        let (parts, others) = (divided(&long), divided(&other));
+        let parts = divided(&long);
+        let others = divided(&other);
         let broken = [
             vec![parts[0].clone(), parts[2].clone()],
             vec![parts[0].clone(), parts[0].clone()],

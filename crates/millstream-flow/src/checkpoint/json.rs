@@ -27,7 +27,8 @@ pub type Show<'a> = &'a dyn Fn(u8, &[u8]) -> Option<String>;
 /// something was added is a list of the state as it was first, and of what was added.
 #[must_use]
 pub fn state(bytes: &[u8], show: Show<'_>) -> Option<Value> {
-    let (mut rest, mut values) = (bytes, Vec::new());
+    let mut rest = bytes;
+    let mut values = Vec::new();
     while values.is_empty() || !rest.is_empty() {
         let mut reader = rmp_serde::Deserializer::new(&mut rest);
         values.push(AnyValue(show).deserialize(&mut reader).ok()?);

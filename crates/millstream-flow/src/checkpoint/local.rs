@@ -107,15 +107,16 @@ impl LocalPartitions {
 }
 
 fn other_sharing(source: &str, is_local: bool) -> String {
-    let (now, before) = match is_local {
-        true => (
+    let (now, before) = if is_local {
+        (
             "each machine reads its own files",
             "all read the same files together",
-        ),
-        false => (
+        )
+    } else {
+        (
             "all machines read the same files together",
             "each read its own files",
-        ),
+        )
     };
     format!(
         "source \"{source}\": {now}, and in the run before {before} (local=True); define it as before, or let it begin anew with {} \

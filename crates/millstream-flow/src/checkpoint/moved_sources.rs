@@ -121,9 +121,10 @@ impl Moved {
                 continue;
             }
             let own = own_position(&path, &mark.partition, &mark.position)?;
-            let (position, recorded) = match own.has_ended && !commit.finished {
-                true => (Some(ended()), true),
-                false => (own.position, false),
+            let (position, recorded) = if own.has_ended && !commit.finished {
+                (Some(ended()), true)
+            } else {
+                (own.position, false)
             };
             let converted = position.map(|position| SourceMark {
                 position,
@@ -265,9 +266,10 @@ impl Moved {
 /// that is gone.
 fn list_of_machine(name: &str, of: usize, text: String, to: Layout) -> MovedFile {
     let is_there = of < to.processes();
-    let name = match is_there {
-        true => name.to_owned(),
-        false => format!("{name}{OF_MACHINE}{of}"),
+    let name = if is_there {
+        name.to_owned()
+    } else {
+        format!("{name}{OF_MACHINE}{of}")
     };
     MovedFile {
         process: Some(if is_there { of } else { 0 }),
@@ -280,7 +282,8 @@ fn list_of_machine(name: &str, of: usize, text: String, to: Layout) -> MovedFile
 fn copy(from: &Path, to: &Path) -> Result<(), Cause> {
     create_dir_durably(to)?;
     for name in names(from)? {
-        let (from, to) = (from.join(&name), to.join(&name));
+        let from = from.join(&name);
+        let to = to.join(&name);
         if from.is_dir() {
             copy(&from, &to)?;
         } else {

@@ -57,9 +57,10 @@ impl PerWorker {
             let key =
                 key.ok_or_else(|| from.unreadable(&saved, "it does not belong to a worker"))?;
             take_up(&mut &saved.state[..]).map_err(|cause| from.unreadable(&saved, cause))?;
-            match key == self.key {
-                true => self.saved = Some(saved.state),
-                false => self.taken_up.push(key),
+            if key == self.key {
+                self.saved = Some(saved.state)
+            } else {
+                self.taken_up.push(key)
             }
         }
         Ok(())

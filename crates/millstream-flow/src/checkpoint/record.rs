@@ -136,9 +136,10 @@ impl Division {
     /// The process that reads the partition with this number of a source.
     #[must_use]
     pub fn reader_of(&self, source: &str, partition: usize) -> usize {
-        match self.read_by_first.iter().any(|name| name == source) {
-            true => 0,
-            false => partition % (self.processes * self.workers).max(1) / self.workers.max(1),
+        if self.read_by_first.iter().any(|name| name == source) {
+            0
+        } else {
+            partition % (self.processes * self.workers).max(1) / self.workers.max(1)
         }
     }
 
@@ -343,14 +344,15 @@ impl<'a> Record<'a> {
                 let length = u16::from_le_bytes([length[0], length[1]]) as usize;
                 let step = take(rest, length).ok_or_else(short)?;
                 let step = std::str::from_utf8(step).map_err(|error| error.to_string())?;
-                match group < GROUPS {
-                    true => Ok(Record::State {
+                if group < GROUPS {
+                    Ok(Record::State {
                         group,
                         step,
                         entries: Entries { group, rest },
                         whole: kind == WHOLE,
-                    }),
-                    false => Err(format!("there is no group {group}")),
+                    })
+                } else {
+                    Err(format!("there is no group {group}"))
                 }
             }
             REBASE => match take_u8(rest).map(usize::from) {

@@ -75,12 +75,13 @@ impl Replicated {
         open: &[Journal],
     ) -> Result<Option<Self>, FlowError> {
         let Some(replica) = replica else {
-            return match waits {
-                true => Err(FlowError::Usage(
+            return if waits {
+                Err(FlowError::Usage(
                     "commits wait for a follower of the state, and it is served to none: commit_on_replica needs a replica"
                         .to_owned(),
-                )),
-                false => Ok(None),
+                ))
+            } else {
+                Ok(None)
             };
         };
         let dir = store.dir();
@@ -159,12 +160,13 @@ impl Replicated {
             ended()?;
             Ok(replica.stopping())
         };
-        match self.wait(epoch, &mut look, &|_| {})? {
-            true => Ok(()),
-            false => Err(FlowError::Cluster {
+        if self.wait(epoch, &mut look, &|_| {})? {
+            Ok(())
+        } else {
+            Err(FlowError::Cluster {
                 process,
                 cause: JoinStopped.into(),
-            }),
+            })
         }
     }
 }
@@ -226,7 +228,8 @@ pub fn committed_end(path: &Path) -> Result<u64, String> {
             opened => opened?,
         };
         let mut reader = journal.reader()?;
-        let (mut end, mut prepared_end) = (reader.position(), None);
+        let mut end = reader.position();
+        let mut prepared_end = None;
         fragments::read_each(&mut reader, u64::MAX, |numbers, body| {
             if record::is_prepared(body) {
                 prepared_end = Some(numbers.end);

@@ -71,9 +71,10 @@ struct Found {
 impl Found {
     /// The directory at its last epoch, which is the prepared one if that is kept.
     fn at_last_epoch(self) -> Result<Old, FlowError> {
-        let store = match self.keeps_prepared {
-            true => self.opened.keep()?,
-            false => self.opened.truncate()?,
+        let store = if self.keeps_prepared {
+            self.opened.keep()?
+        } else {
+            self.opened.truncate()?
         };
         let Some(commit) = store.saved().commit().cloned() else {
             return Err(failed(store.dir(), NOTHING_YET));
@@ -175,10 +176,8 @@ fn divide(
     let before = first.division.as_ref();
     let workers = workers.unwrap_or(before.map_or(first.workers.max(1), |before| before.workers));
     first.shards.check_workers(processes * workers)?;
-    let (from, to) = (
-        Layout::of(old[0].process, old.len()),
-        Layout::among(processes),
-    );
+    let from = Layout::of(old[0].process, old.len());
+    let to = Layout::among(processes);
     for old in &old {
         check_delivered(old)?;
     }
@@ -227,7 +226,8 @@ fn commits_of(old: &[Old]) -> Vec<(&Path, &Commit)> {
 /// Opens the state directories of all processes, and checks that they belong together. Returns also the directories
 /// that a start with more processes has made, which was refused.
 fn open(dir: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), FlowError> {
-    let (mut opened, mut unused) = (Vec::new(), Vec::new());
+    let mut opened = Vec::new();
+    let mut unused = Vec::new();
     for process in numbers(dir)? {
         let own = process.map_or_else(|| dir.to_owned(), |process| process_dir(dir, process));
         opened.push((process, Opened::open(&own, true)?));
@@ -359,7 +359,8 @@ fn write(
         stores.push(Opened::open(&own, true)?.truncate()?);
     }
     let place = |shard: usize| worker_of(shard, processes * workers) / workers;
-    let (mut keys, mut bytes) = (0, 0);
+    let mut keys = 0;
+    let mut bytes = 0;
     for old in old {
         for part in 0..Saved::PARTS {
             for step in old.store.saved().steps() {
@@ -413,7 +414,8 @@ fn move_part(
     stores: &mut [Store],
     place: &impl Fn(usize) -> usize,
 ) -> Result<(u64, u64), FlowError> {
-    let (mut count, mut bytes) = (0, 0);
+    let mut count = 0;
+    let mut bytes = 0;
     let shards = old.commit.shards;
     let mut changes: Vec<Option<Changes>> = stores.iter().map(|_| None).collect();
     for saved in old.store.saved().part(step, part, |_| true)? {

@@ -42,9 +42,10 @@ impl WriterId {
 
     /// The name under which its token is saved.
     pub(crate) fn name(self, nodes: &[Node]) -> String {
-        match self.dead_letters {
-            true => dead_letters_of(&nodes[self.node].name),
-            false => nodes[self.node].name.clone(),
+        if self.dead_letters {
+            dead_letters_of(&nodes[self.node].name)
+        } else {
+            nodes[self.node].name.clone()
         }
     }
 }
@@ -306,7 +307,8 @@ impl Sinks {
 
 /// Logs at the start where a gathered sink is written.
 fn log_gathered(node: &Node, process: usize) {
-    let (name, detail) = (node.name.as_str(), node.detail.as_str());
+    let name = node.name.as_str();
+    let detail = node.detail.as_str();
     match process {
         0 => {
             tracing::info!(
@@ -332,12 +334,13 @@ fn tokens(commit: &Commit, names: &[String]) -> Vec<Token> {
 
 fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
     let node = &nodes[sink.writer.node];
-    match sink.writer.dead_letters {
-        true => FlowError::Open {
+    if sink.writer.dead_letters {
+        FlowError::Open {
             what: format!("dead letters of \"{}\"", node.name),
             cause,
-        },
-        false => open_error(node, cause),
+        }
+    } else {
+        open_error(node, cause)
     }
 }
 

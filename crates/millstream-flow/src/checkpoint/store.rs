@@ -58,12 +58,13 @@ struct Counted {
 impl Group {
     /// The length of the base, and of the changes after it.
     fn bytes(&self) -> (u64, u64) {
-        self.0
-            .iter()
-            .fold((0, 0), |(base, changes), record| match record.base {
-                true => (base + record.bytes, changes),
-                false => (base, changes + record.bytes),
-            })
+        self.0.iter().fold((0, 0), |(base, changes), record| {
+            if record.base {
+                (base + record.bytes, changes)
+            } else {
+                (base, changes + record.bytes)
+            }
+        })
     }
 
     /// The number of bytes appended to the journal before the first record.
@@ -102,7 +103,8 @@ impl Index {
     /// Adds a record with these numbers in the journal to the index.
     pub(super) fn add(&mut self, numbers: Range<u64>, body: &[u8]) -> Result<(), String> {
         let sequence = numbers.start;
-        let (at, bytes) = (self.bytes, body.len() as u64);
+        let at = self.bytes;
+        let bytes = body.len() as u64;
         self.bytes += bytes;
         match Record::read(body)? {
             Record::State {
@@ -355,9 +357,10 @@ impl Saved {
                 seen.pass(entry?, |entry| each(step, entry));
             }
         }
-        match seen.values().all(|seen| seen.added.is_empty()) {
-            true => Ok(()),
-            false => Err("a state is missing to which later records add".into()),
+        if seen.values().all(|seen| seen.added.is_empty()) {
+            Ok(())
+        } else {
+            Err("a state is missing to which later records add".into())
         }
     }
 
@@ -398,9 +401,10 @@ impl<'a> SeenKeys<'a> {
         if !self.whole.insert(entry.key) {
             return;
         }
-        let added = match self.added.is_empty() {
-            true => None,
-            false => self.added.remove(entry.key),
+        let added = if self.added.is_empty() {
+            None
+        } else {
+            self.added.remove(entry.key)
         };
         match added {
             _ if entry.tag == REMOVED => {}
@@ -549,10 +553,7 @@ impl Store {
                 self.add(first, &bodies)?;
             }
             self.add(sequence, &bodies)?;
-            match durable {
-                true => self.prune(),
-                false => Ok(()),
-            }
+            if durable { self.prune() } else { Ok(()) }
         };
         let done = done();
         done.map_err(|cause| failed(&self.dir, cause))
@@ -683,7 +684,8 @@ pub(super) struct Scan {
 pub(super) fn scan(journal: &Journal) -> Result<Scan, Cause> {
     let mut reader = journal.reader()?;
     let start = reader.position();
-    let (mut end, mut prepared) = (start, None);
+    let mut end = start;
+    let mut prepared = None;
     fragments::read_each(&mut reader, u64::MAX, |numbers, body| {
         if record::is_commit(body) {
             (end, prepared) = (numbers.end, None);

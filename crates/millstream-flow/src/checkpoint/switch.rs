@@ -198,7 +198,8 @@ mod tests {
         let mut changes = Changes::new("count", Shards::default());
         for key in 0..600usize {
             let shard = key % Shards::default().count();
-            let (saved, state) = (key.to_le_bytes(), (key * 3).to_le_bytes());
+            let saved = key.to_le_bytes();
+            let state = (key * 3).to_le_bytes();
             changes.copy(shard, key as u64, &saved, (1, &state));
         }
         let commit = Commit {
@@ -229,12 +230,13 @@ mod tests {
     /// The keys of all processes with their states, and the place of each by the rule.
     fn keys(dir: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let found = processes_in(dir).expect("it is read");
-        let dirs: Vec<PathBuf> = match found.is_empty() {
-            true => vec![dir.to_owned()],
-            false => found
+        let dirs: Vec<PathBuf> = if found.is_empty() {
+            vec![dir.to_owned()]
+        } else {
+            found
                 .iter()
                 .map(|process| process_dir(dir, *process))
-                .collect(),
+                .collect()
         };
         let mut keys = BTreeMap::new();
         for (process, dir) in dirs.iter().enumerate() {

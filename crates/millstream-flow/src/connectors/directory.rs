@@ -182,7 +182,8 @@ impl ReadDirectory<ReadCsv> {
 
 impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
     fn describe(&self) -> String {
-        let (dir, format) = (self.dir.display(), self.format.describe_format());
+        let dir = self.dir.display();
+        let format = self.format.describe_format();
         let whose = of_machine(self.local);
         format!("directory {dir}, {}, {format}{whose}", self.pattern)
     }
@@ -331,9 +332,10 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
             };
             let path = self.source.dir.join(name);
             // Of a compressed file the size is compared with its size at the time when it was begun.
-            let had = match self.source.format.is_compressed(&path) {
-                true => begun.size.unwrap_or(*length),
-                false => begun.read,
+            let had = if self.source.format.is_compressed(&path) {
+                begun.size.unwrap_or(*length)
+            } else {
+                begun.read
             };
             if had > *length {
                 return Err(format!(

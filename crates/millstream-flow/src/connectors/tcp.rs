@@ -75,7 +75,8 @@ pub fn connect(address: &str) -> TcpSource {
 
 impl TcpSource {
     fn new(address: &str, role: Role) -> Self {
-        let (framing, max_frame_bytes) = (Framing::U32, MAX_FRAME_BYTES);
+        let framing = Framing::U32;
+        let max_frame_bytes = MAX_FRAME_BYTES;
         TcpSource {
             address: address.to_owned(),
             framing,
@@ -564,7 +565,8 @@ impl TcpWriter {
         let address = &self.sink.address;
         let began = now_ns();
         let until = |limit: Duration| began.saturating_add(limit.as_nanos() as u64);
-        let (lost, absent) = (until(self.sink.reconnect.unwrap_or_default()), until(limit));
+        let lost = until(self.sink.reconnect.unwrap_or_default());
+        let absent = until(limit);
         let mut pause = BACKOFF_FIRST;
         loop {
             match dial(address) {

@@ -119,9 +119,10 @@ impl Ends {
             if left.is_zero() {
                 return false;
             }
-            let tick = match ended.workers < self.workers {
-                true => left,
-                false => left.min(ENDED_TICK),
+            let tick = if ended.workers < self.workers {
+                left
+            } else {
+                left.min(ENDED_TICK)
             };
             let waited = self.all_ended.wait_timeout(ended, tick);
             ended = waited.unwrap_or_else(PoisonError::into_inner).0;

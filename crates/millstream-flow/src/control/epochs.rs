@@ -98,7 +98,8 @@ impl Epochs {
     /// Enters a phase that decides whether the flow emits its output at the end: the first call counts.
     pub(super) fn enter(&self, phase: Phase) {
         let running = Phase::Running as u8;
-        let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
+        let order = Ordering::SeqCst;
+        let fails = Ordering::SeqCst;
         let _ = self
             .phase
             .compare_exchange(running, phase as u8, order, fails);

@@ -68,7 +68,8 @@ impl Lifecycle {
     /// Asks the sources of this process to end.
     pub(crate) fn stop_here(&self) {
         self.epochs.enter(Phase::Suspended);
-        let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
+        let order = Ordering::SeqCst;
+        let fails = Ordering::SeqCst;
         let _ = self.state.compare_exchange(RUNNING, DRAINING, order, fails);
         self.wakers.signal_sources();
     }
@@ -92,7 +93,8 @@ impl Lifecycle {
     /// more is committed; with a state directory the next start resumes from the last commit.
     pub(crate) fn abandon(&self) {
         self.epochs.enter(Phase::Suspended);
-        let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
+        let order = Ordering::SeqCst;
+        let fails = Ordering::SeqCst;
         for from in [RUNNING, DRAINING] {
             let _ = self.state.compare_exchange(from, ABANDONED, order, fails);
         }

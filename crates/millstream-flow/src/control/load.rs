@@ -155,9 +155,10 @@ impl Load {
 
     /// Counts an outbox that is over its limit, or no longer: sources pause while there is one.
     pub(crate) fn hold_sources(&self, hold: bool) {
-        match hold {
-            true => self.full_outboxes.fetch_add(1, Ordering::SeqCst),
-            false => self.full_outboxes.fetch_sub(1, Ordering::SeqCst),
+        if hold {
+            self.full_outboxes.fetch_add(1, Ordering::SeqCst)
+        } else {
+            self.full_outboxes.fetch_sub(1, Ordering::SeqCst)
         };
         if let Some(others) = &self.others {
             others.wake_reporter();

@@ -45,9 +45,10 @@ impl Statuses {
     pub(crate) fn take(&self, process: usize, status: Status) {
         if let Some(known) = self.lock().get_mut(process) {
             let bytes = Arc::new(status.bytes);
-            match status.last {
-                true => known.report = Some(bytes),
-                false => known.latest = Some((now_ns(), bytes)),
+            if status.last {
+                known.report = Some(bytes)
+            } else {
+                known.latest = Some((now_ns(), bytes))
             }
         }
         self.changed.notify_all();

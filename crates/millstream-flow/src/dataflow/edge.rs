@@ -128,7 +128,8 @@ impl<B: Batch> Sender<B> {
         let Some(codec) = codec.filter(|_| !self.in_memory.contains(&to)) else {
             return Ok(Content::Batch(Box::new(std::mem::take(batch))));
         };
-        let (items, mut encoded) = (batch.len(), Vec::new());
+        let items = batch.len();
+        let mut encoded = Vec::new();
         if let Err(cause) = codec.encode(batch, &mut encoded) {
             return Err(self.unwritable(items, cause));
         }
@@ -273,10 +274,8 @@ mod tests {
 
     /// Both ends of the edge from "a" to "c", which is the second, and of the one from "b" that comes first.
     fn ends<B: Batch>(form: &Form<'_>) -> Result<(Sender<B>, Receiver<B>), FlowError> {
-        let (nodes, edges) = (
-            nodes(),
-            [DescribedEdge::of::<B>(1, 2), DescribedEdge::of::<B>(0, 2)],
-        );
+        let nodes = nodes();
+        let edges = [DescribedEdge::of::<B>(1, 2), DescribedEdge::of::<B>(0, 2)];
         Ok((
             Sender::of(1, &edges, &nodes, form)?,
             Receiver::of("c", &[0, 1], &edges, &nodes, form)?,

@@ -106,9 +106,10 @@ pub(crate) fn open<B: Batch>(
     let names = source.partitions(build.workers);
     let settings = source.settings();
     let of_one = build.workers / build.processes().max(1);
-    let readers = match settings.in_one_process || settings.local {
-        true => of_one,
-        false => build.workers,
+    let readers = if settings.in_one_process || settings.local {
+        of_one
+    } else {
+        build.workers
     };
     let first = if settings.local { build.first() } else { 0 };
     let mut opener = Opener {
@@ -197,10 +198,14 @@ impl<B: Batch> Opener<B> {
             Some(growing) => growing.found(self.known)?,
             None => Vec::new(),
         };
-        let (readers, by_name) = (self.readers, cx.load.others().is_some());
-        self.open_own(names, cx, |name, index| match by_name {
-            true => cx.shards.worker(name.stable_hash(), readers),
-            false => index % readers,
+        let readers = self.readers;
+        let by_name = cx.load.others().is_some();
+        self.open_own(names, cx, |name, index| {
+            if by_name {
+                cx.shards.worker(name.stable_hash(), readers)
+            } else {
+                index % readers
+            }
         })
     }
 

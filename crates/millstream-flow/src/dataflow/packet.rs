@@ -141,7 +141,8 @@ impl Packet {
         let wide = |at: usize| u64::from_le_bytes(array(&header[at..]));
         drop(bytes.extract_to(HEADER));
         if wide(48) != bytes.len() as u64 {
-            let (told, found) = (wide(48), bytes.len());
+            let told = wide(48);
+            let found = bytes.len();
             return Err(format!("a packet with a body of {found} bytes, not {told}").into());
         }
         let sender = match sender {

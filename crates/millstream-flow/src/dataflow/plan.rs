@@ -32,14 +32,15 @@ impl Plan {
                 (_, true) => " by key",
                 (_, false) => "",
             };
-            match inputs.is_empty() {
-                true => format!("{} \"{}\"", node.kind, node.name),
-                false => format!(
+            if inputs.is_empty() {
+                format!("{} \"{}\"", node.kind, node.name)
+            } else {
+                format!(
                     "{} \"{}\"{by} from {}",
                     node.kind,
                     node.name,
                     inputs.join(", ")
-                ),
+                )
             }
         });
         let edges = self.edges.iter();

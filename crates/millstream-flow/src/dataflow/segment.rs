@@ -80,7 +80,8 @@ pub(crate) fn segment<'s, B: Batch, S>(
         rehearsal: build.rehearsal,
     };
     let made = source.and_then(|source| Ok((source, outlet.build(&mut segment)?)));
-    let (builder, keeps_time) = (segment.builder, segment.keeps_time);
+    let builder = segment.builder;
+    let keeps_time = segment.keeps_time;
     let deadline = keeps_time.then(|| {
         // The first turn runs at once, and requests the next one.
         let at = Rc::new(Cell::new(BEFORE_ALL));
@@ -127,7 +128,8 @@ pub(crate) fn arrival_root<B: Batch>(
         let receiver = receiver(build, &name, &edges)?;
         let mut builder = OperatorBuilder::new(name, build.scope);
         let place = (build.worker, build.workers);
-        let (mut marks, mut inputs) = (Vec::new(), Vec::new());
+        let mut marks = Vec::new();
+        let mut inputs = Vec::new();
         for edge in streams {
             marks.extend(expected(&edge.feeding, routed, place));
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
@@ -137,7 +139,8 @@ pub(crate) fn arrival_root<B: Batch>(
         let marks = Watermarks::new(marks);
         let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
-        let (builder, capabilities) = (made.builder, made.capabilities);
+        let builder = made.builder;
+        let capabilities = made.capabilities;
         let unbounded = build.context.borrow().unbounded;
         let mut arrival = Arrival {
             routed,
@@ -147,7 +150,8 @@ pub(crate) fn arrival_root<B: Batch>(
             from_others: vec![Processed::default(); build.processes()],
             ..Arrival::new(node, receiver, marks, made.chain, activator)
         };
-        let (context, hold) = (Rc::clone(&build.context), build.hold.clone());
+        let context = Rc::clone(&build.context);
+        let hold = build.hold.clone();
         builder.build_reschedule(move |initial| {
             *capabilities.borrow_mut() = initial;
             let mut ended = false;
@@ -186,7 +190,8 @@ fn receiver<B: Batch>(
     name: &str,
     edges: &[EdgeId],
 ) -> Result<Receiver<B>, FlowError> {
-    let (all, form) = (build.described_edges, &build.form);
+    let all = build.described_edges;
+    let form = &build.form;
     Receiver::of(name, edges, all, build.nodes, form)
 }
 
@@ -201,9 +206,12 @@ fn expected(
     } else {
         worker..worker + 1
     };
-    senders.map(move |sender| match feeding[sender] {
-        true => Watermark::UNKNOWN,
-        false => Watermark::NOTHING,
+    senders.map(move |sender| {
+        if feeding[sender] {
+            Watermark::UNKNOWN
+        } else {
+            Watermark::NOTHING
+        }
     })
 }
 
@@ -434,9 +442,10 @@ impl<B: Batch> Arrival<B> {
         cx: &mut WorkerContext,
     ) -> Result<(), Failure> {
         self.receiver.check(input, &packet, cx.workers)?;
-        let sender = match self.routed {
-            true => input * cx.workers + packet.from,
-            false => input,
+        let sender = if self.routed {
+            input * cx.workers + packet.from
+        } else {
+            input
         };
         let content = std::mem::take(&mut packet.content);
         if let Content::Watermark(mark) = content {
@@ -462,7 +471,8 @@ impl<B: Batch> Arrival<B> {
         cx.begin(packet.stamp, now);
         cx.enter(self.node);
         cx.floor = packet.floor.min(self.marks.floor(sender));
-        let (items, room) = (packet.items, self.pace.limit() - self.items);
+        let items = packet.items;
+        let room = self.pace.limit() - self.items;
         if let Some(edge) = self.receiver.edge(input) {
             let taken = items.min(room);
             cx.figures.edge_counts.taken(cx.worker, edge, taken);
@@ -495,7 +505,8 @@ pub(crate) fn end_epoch<B: Batch>(
     let now = now_ns();
     cx.begin(now, now);
     chain.epoch(*epoch, cx)?;
-    let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
+    let place = (cx.worker, cx.now);
+    let deadline = cx.deadline;
     if let Some(checkpoint) = &mut cx.checkpoint {
         checkpoint.part.deadline = deadline;
         checkpoint.send_part(node, place, *epoch, false);
@@ -518,7 +529,8 @@ pub(crate) fn finish<B: Batch>(
     cx.begin(now, now);
     cx.floor = NEVER;
     chain.end(epoch, cx)?;
-    let (place, deadline) = ((cx.worker, cx.now), cx.deadline);
+    let place = (cx.worker, cx.now);
+    let deadline = cx.deadline;
     if let Some(checkpoint) = &mut cx.checkpoint {
         checkpoint.part.deadline = deadline;
         checkpoint.send_part(node, place, epoch, true);

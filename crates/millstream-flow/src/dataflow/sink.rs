@@ -42,7 +42,8 @@ impl<B: Batch> Drain<B> {
             return Ok(drain(Box::new(Elsewhere), None));
         }
         let _called = in_step(name);
-        let (worker, control) = (cx.worker, &cx.control);
+        let worker = cx.worker;
+        let control = &cx.control;
         let opened = match segment.rehearsal {
             Some(rehearsal) => rehearsal
                 .sink_for(name, sink)

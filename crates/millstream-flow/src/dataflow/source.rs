@@ -45,7 +45,8 @@ pub(crate) fn source_root<B: Batch>(
         let unbounded = build.context.borrow().unbounded;
         let feed = feed(feeding, opened.as_ref().ok());
         let (opened, made) = segment(build, builder, &outlet, feed, opened)?;
-        let (builder, capabilities) = (made.builder, made.capabilities);
+        let builder = made.builder;
+        let capabilities = made.capabilities;
         build
             .sources
             .borrow_mut()
@@ -76,7 +77,8 @@ pub(crate) fn source_root<B: Batch>(
             policy: opened.policy,
             dead_letters: opened.dead_letters,
         };
-        let (context, hold) = (Rc::clone(&build.context), build.hold.clone());
+        let context = Rc::clone(&build.context);
+        let hold = build.hold.clone();
         builder.build_reschedule(move |initial| {
             *capabilities.borrow_mut() = initial;
             move |_| {
@@ -112,9 +114,10 @@ const ASK_NS: u64 = 250_000_000;
 
 /// Returns the time at which a paused source checks again.
 fn congested_until(cx: &WorkerContext) -> u64 {
-    let wait = match cx.load.waits_for_delivery() {
-        true => OUTBOX_FULL_NS,
-        false => CONGESTED_NS,
+    let wait = if cx.load.waits_for_delivery() {
+        OUTBOX_FULL_NS
+    } else {
+        CONGESTED_NS
     };
     now_ns() + wait
 }
@@ -324,7 +327,8 @@ impl<B: Batch> Reader<B> {
         if cx.epochs.epoch() > self.epoch {
             self.note_positions(cx)?;
             self.dead_letters.prepare(self.node, self.epoch, cx)?;
-            let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
+            let chain = &mut *self.chain;
+            let epoch = &mut self.epoch;
             end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
             self.has_read = false;
             self.open_found(cx)?;

@@ -637,20 +637,24 @@ impl<A: Batch, B: Batch> Pipe<(A, B)> {
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn halves(&self) -> (Pipe<A>, Pipe<B>) {
-        let (first, second) = (Outlet::<A>::new(), Outlet::<B>::new());
-        let (after_first, after_second) = (first.clone(), second.clone());
+        let first = Outlet::<A>::new();
+        let second = Outlet::<B>::new();
+        let after_first = first.clone();
+        let after_second = second.clone();
         let step = self.node;
         self.outlet.read_by(Arc::new(move |segment| {
             let unread = Unread {
                 step,
                 logged: after_second.is_read(),
             };
-            let (first, second) = (after_first.build(segment)?, after_second.build(segment)?);
+            let first = after_first.build(segment)?;
+            let second = after_second.build(segment)?;
             let halves = Halves(first, second, unread);
             let halves: Box<dyn Push<(A, B)>> = Box::new(halves);
             Ok(halves)
         }));
-        let (graph, node) = (Arc::clone(&self.graph), self.node);
+        let graph = Arc::clone(&self.graph);
+        let node = self.node;
         (
             Pipe {
                 graph: Arc::clone(&self.graph),

@@ -27,7 +27,8 @@ pub(crate) fn own_position(
 ) -> Result<OwnPosition, Cause> {
     let committed = InputPosition::of(committed)?;
     let mut all = Recorded::open(path)?.partition(partition);
-    let (mut position, mut waiting) = (None, 0);
+    let mut position = None;
+    let mut waiting = 0;
     while let Some(batch) = all.next_batch()? {
         position = batch.position().or(position);
         let is_processed = committed.record().is_none_or(|last| batch.sequence <= last);

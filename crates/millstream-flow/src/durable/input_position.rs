@@ -84,7 +84,8 @@ mod tests {
         assert_eq!(of(1, &[0; 7]), Err(PositionError::Damaged));
         assert_eq!(of(1, &[0; 9]), Err(PositionError::Damaged));
         assert_eq!(of(0, &[0; 8]), Err(PositionError::Damaged));
-        let (found, newest) = (2, 1);
+        let found = 2;
+        let newest = 1;
         assert_eq!(of(2, &[0; 8]), Err(PositionError::Newer { found, newest }));
     }
 }

@@ -143,12 +143,13 @@ impl<'a> RecordedBatch<'a> {
             spans,
             bytes,
         };
-        match batch
+        if batch
             .spans()
             .all(|(start, end)| start <= end && end as usize <= bytes.len())
         {
-            true => Ok(batch),
-            false => Err("a frame lies outside of it".to_owned()),
+            Ok(batch)
+        } else {
+            Err("a frame lies outside of it".to_owned())
         }
     }
 

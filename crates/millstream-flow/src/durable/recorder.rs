@@ -191,7 +191,8 @@ impl Recorder {
             all.seek(sequence)?;
             start.replay.seek(sequence + 1)?;
         }
-        let (mut found, mut last) = (None, next);
+        let mut found = None;
+        let mut last = next;
         while let Some(batch) = all.next_batch()? {
             found.get_or_insert((batch.sequence, batch.items().len()));
             start.position = batch.position();
@@ -244,7 +245,8 @@ impl Recorder {
             start.ended = false;
             self.begin_partition(name, start.position.as_ref())?;
         } else {
-            let (sequence, position) = (last, start.position.clone());
+            let sequence = last;
+            let position = start.position.clone();
             lock(&self.ends).insert(name.to_owned(), End { sequence, position });
         }
         Ok(())
@@ -326,7 +328,8 @@ fn find_ends(
     while let Some(batch) = all.next_batch()? {
         let from = wanted.get(batch.partition);
         if batch.ended && from.is_some_and(|from| Some(batch.sequence) >= *from) {
-            let (sequence, position) = (batch.sequence, batch.position());
+            let sequence = batch.sequence;
+            let position = batch.position();
             let end = End { sequence, position };
             ends.entry(batch.partition.to_owned()).or_insert(end);
         }

@@ -40,7 +40,8 @@ fn model(framing: &Framing, stream: &[u8]) -> Result<Vec<Vec<u8>>, FramingError>
     let mut frames = Vec::new();
     let mut at = 0;
     while at < stream.len() {
-        let (offset, rest) = (at as u64, &stream[at..]);
+        let offset = at as u64;
+        let rest = &stream[at..];
         let truncated = |need| FramingError::Truncated {
             offset,
             have: rest.len(),

@@ -77,11 +77,10 @@ impl DirectoryId {
                 None => format!("one has {} files and the other {}", self.count, other.count),
             });
         }
-        match self.follows || other.follows || self.count == 0 {
-            true => {
-                Some("each has a directory of its own, to which other files may come".to_owned())
-            }
-            false => None,
+        if self.follows || other.follows || self.count == 0 {
+            Some("each has a directory of its own, to which other files may come".to_owned())
+        } else {
+            None
         }
     }
 }

@@ -55,9 +55,10 @@ impl FileId {
             });
         }
         if self.size == other.size {
-            return match self.all == other.all {
-                true => None,
-                false => Some("their contents differ".to_owned()),
+            return if self.all == other.all {
+                None
+            } else {
+                Some("their contents differ".to_owned())
             };
         }
         match self.place.may_be_shared(&other.place) {

@@ -34,9 +34,10 @@ pub(crate) fn warn(nodes: &[Node], orders: &HashMap<NodeId, Order>) {
             continue;
         };
         let [one, other] = meeting.parts.map(|part| part.name.as_str());
-        let ways = match one == other {
-            true => format!("both by \"{one}\""),
-            false => format!("by \"{one}\" and by \"{other}\""),
+        let ways = if one == other {
+            format!("both by \"{one}\"")
+        } else {
+            format!("by \"{one}\" and by \"{other}\"")
         };
         tracing::warn!(
             step = node.name.as_str(),
@@ -121,7 +122,9 @@ pub(crate) fn others(nodes: &[Node], source: NodeId) -> Vec<NodeId> {
 
 /// The sources from which the items of a node come.
 fn sources(nodes: &[Node], of: NodeId) -> BTreeSet<NodeId> {
-    let (mut found, mut seen, mut left) = (BTreeSet::new(), HashSet::new(), vec![of]);
+    let mut found = BTreeSet::new();
+    let mut seen = HashSet::new();
+    let mut left = vec![of];
     while let Some(at) = left.pop() {
         if !seen.insert(at) {
             continue;

@@ -270,9 +270,11 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         f: impl Fn(&mut A, V) + Send + Sync + 'static,
         read: fn(&A) -> Option<U>,
     ) -> KeyedStream<K, U> {
-        let (init, f) = (Arc::new(init), Arc::new(f));
+        let init = Arc::new(init);
+        let f = Arc::new(f);
         self.keep(kind, name, move || {
-            let (init, f) = (Arc::clone(&init), Arc::clone(&f));
+            let init = Arc::clone(&init);
+            let f = Arc::clone(&f);
             PlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),

@@ -91,7 +91,8 @@ impl<T: Data> Stream<T> {
             graph.mistake(mistake);
         }
         drop(graph);
-        let (calls, f) = (Arc::new(calls), Arc::new(f));
+        let calls = Arc::new(calls);
+        let f = Arc::new(f);
         let on_error = calls.on_error.clone();
         let made = self.step("map_async", name, move |making| {
             Calling::make(&calls, &f, making).map(WithoutKeys::new)
@@ -139,7 +140,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         if let Some(mistake) = mistake(&calls) {
             self.mistake(mistake);
         }
-        let (calls, f) = (Arc::new(calls), Arc::new(f));
+        let calls = Arc::new(calls);
+        let f = Arc::new(f);
         let on_error = calls.on_error.clone();
         let made = self.keep_anywhere("map_async", name, move |making| {
             Calling::make(&calls, &f, making).map(ByKey)

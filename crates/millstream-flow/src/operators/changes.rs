@@ -159,7 +159,8 @@ mod tests {
             let events = events(seed, 1000);
             for (life, ttl) in [(LIFE, Some(Duration::from_nanos(30))), (i64::MAX, None)] {
                 for (workers, batch) in [(1, 1), (2, 7), (3, 10_000)] {
-                    let (flow, out) = (Flow::new("changes"), Collected::new());
+                    let flow = Flow::new("changes");
+                    let out = Collected::new();
                     let changes = timed(&flow, events.clone(), batch).changes(ttl);
                     changes
                         .map(|level| level.time)
@@ -184,7 +185,8 @@ mod tests {
     fn a_crash_at_every_point_does_not_change_what_passes() {
         let flow = Flow::new("changes");
         flow.saves::<Event>();
-        let (source, out) = (timed(&flow, Vec::new(), 1), Collected::new());
+        let source = timed(&flow, Vec::new(), 1);
+        let out = Collected::new();
         let texts = source.changes(Some(Duration::from_nanos(30))).values();
         texts.map(|level| level.value).sink("out", out.sink());
         for workers in [1, 3] {

@@ -117,7 +117,8 @@ impl Join {
     /// ```
     #[must_use]
     pub fn between(before: Duration, after: Duration) -> Self {
-        let (before, after) = (nanos(before), nanos(after));
+        let before = nanos(before);
+        let after = nanos(after);
         Join::of(Partners::Between { before, after }, JoinKind::Inner)
     }
 
@@ -233,7 +234,8 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
         item: Timed<Side<L, R>>,
         out: &mut impl Outputs<K, P::Out, Side<L, R>>,
     ) -> Result<(), P::Error> {
-        let (time, stamp) = (item.time, (item.time, item.watermark));
+        let time = item.time;
+        let stamp = (item.time, item.watermark);
         if let Some(ttl) = self.join.ttl {
             held.expires = time.saturating_add(ttl);
         }

@@ -614,9 +614,10 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
         let step = placed.step(kind, name, move |_| Ok(make()));
-        let step = match by_time {
-            true => step.by_time(),
-            false => step.in_order(),
+        let step = if by_time {
+            step.by_time()
+        } else {
+            step.in_order()
         };
         let (outputs, late) = step.halves();
         let keyed = |part| {

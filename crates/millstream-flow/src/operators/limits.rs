@@ -109,9 +109,10 @@ impl<K: 'static, V: 'static, R: Passing<V>, E: 'static> KeyLogic<K> for Limiting
         at: Moment,
         out: &mut impl Outputs<K, V, V>,
     ) -> Result<(), E> {
-        let (now, ttl): (i64, fn(i64) -> Ttl) = match self.timed {
-            true => (item.time, Ttl::Event),
-            false => (at.processing, Ttl::Processing),
+        let (now, ttl): (i64, fn(i64) -> Ttl) = if self.timed {
+            (item.time, Ttl::Event)
+        } else {
+            (at.processing, Ttl::Processing)
         };
         held.touch(self.ttl.map(ttl), item.time, at.processing);
         if self.rule.passes(&mut held.state, &item.value, now) {

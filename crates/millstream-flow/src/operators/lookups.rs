@@ -198,7 +198,8 @@ where
     A: Data,
     E: Into<Cause>,
 {
-    let (both, on_error) = (Arc::new((question, f)), lookups.on_error.clone());
+    let both = Arc::new((question, f));
+    let on_error = lookups.on_error.clone();
     let made = stream.step(
         "enrich_cached",
         name,

@@ -70,9 +70,11 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         init: impl Fn(&K) -> S + Send + Sync + 'static,
         f: impl Fn(&mut S, &K, V) -> I + Send + Sync + 'static,
     ) -> KeyedStream<K, U> {
-        let (init, f) = (Arc::new(init), Arc::new(f));
+        let init = Arc::new(init);
+        let f = Arc::new(f);
         let made = self.keep("stateful", name, move || {
-            let (init, f) = (Arc::clone(&init), Arc::clone(&f));
+            let init = Arc::clone(&init);
+            let f = Arc::clone(&f);
             PlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
@@ -131,9 +133,12 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         I: IntoIterator<Item = U>,
         E: Into<Cause>,
     {
-        let (init, f, settles) = (Arc::new(init), Arc::new(f), on_error.clone());
+        let init = Arc::new(init);
+        let f = Arc::new(f);
+        let settles = on_error.clone();
         let made = self.keep_with("stateful", name, move |making| {
-            let (init, f) = (Arc::clone(&init), Arc::clone(&f));
+            let init = Arc::clone(&init);
+            let f = Arc::clone(&f);
             Ok(TryPlainStep {
                 states: Plain::default(),
                 init: move |key: &K| init(key),
@@ -194,7 +199,8 @@ impl<K: Key, V: Data> Untimed<K, V> {
         ttl: Option<Duration>,
         make: impl Fn(&K) -> L + Send + Sync + 'static,
     ) -> KeyedStream<K, L::Out> {
-        let (make, called) = (Arc::new(make), name.to_owned());
+        let make = Arc::new(make);
+        let called = name.to_owned();
         let ttl = ttl.map(|ttl| Ttl::Processing(nanos(ttl)));
         let made = self.keyed().keep("stateful", name, move || {
             let make = Arc::clone(&make);
@@ -251,7 +257,8 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         ttl: Option<Duration>,
         make: impl Fn(&K) -> L + Send + Sync + 'static,
     ) -> KeyedStream<K, Timed<L::Out>> {
-        let (make, called) = (Arc::new(make), name.to_owned());
+        let make = Arc::new(make);
+        let called = name.to_owned();
         let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
         let (outputs, _) = self.keep_timed(("stateful", false), name, move || {
             let make = Arc::clone(&make);
@@ -304,7 +311,8 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         ttl: Option<Duration>,
         make: impl Fn(&K) -> L + Send + Sync + 'static,
     ) -> Outcome<K, V, L::Out> {
-        let (make, called) = (Arc::new(make), name.to_owned());
+        let make = Arc::new(make);
+        let called = name.to_owned();
         let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
         let (results, late) = self.keep_timed(("stateful", true), name, move || {
             let make = Arc::clone(&make);

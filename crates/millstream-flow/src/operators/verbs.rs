@@ -278,7 +278,8 @@ impl<T: Data> Stream<T> {
     where
         T: Debug,
     {
-        let (f, settles) = (Arc::new(f), on_error.clone());
+        let f = Arc::new(f);
+        let settles = on_error.clone();
         let made = self.step("try_map", name, move |making| -> Result<_, FlowError> {
             let f = Arc::clone(&f);
             let work = move |input: &mut Vec<T>,
@@ -348,7 +349,8 @@ impl<T: Data> Stream<T> {
         let most = sink.record_bytes_max().unwrap_or(usize::MAX);
         let address = sink.describe();
         let encoded = self.step("encode", &format!("{name}.encode"), move |making| {
-            let (encode, address) = (Arc::clone(&encode), address.clone());
+            let encode = Arc::clone(&encode);
+            let address = address.clone();
             let work = move |input: &mut Vec<T>,
                              output: &mut Frames,
                              policy: &mut Policy,
@@ -380,16 +382,18 @@ fn append<T, R: Encoding>(
     frames: &mut Frames,
     (most, address): (usize, &str),
 ) -> Result<(), Cause> {
-    let (count, start) = (frames.spans.len(), frames.data.len());
+    let count = frames.spans.len();
+    let start = frames.data.len();
     let mut encoded = Ok(());
     let appended = frames.append(|out| encoded = encode(item, out).into_result());
     let bytes = frames.data.len() - start;
-    let outcome = encoded
-        .and_then(|()| Ok(appended?))
-        .and_then(|()| match bytes > most {
-            true => Err(too_large(bytes, most, address).into()),
-            false => Ok(()),
-        });
+    let outcome = encoded.and_then(|()| Ok(appended?)).and_then(|()| {
+        if bytes > most {
+            Err(too_large(bytes, most, address).into())
+        } else {
+            Ok(())
+        }
+    });
     if outcome.is_err() {
         frames.spans.truncate(count);
         frames.data.truncate(start);

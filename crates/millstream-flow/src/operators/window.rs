@@ -424,9 +424,10 @@ impl<K: Key, V: Data> Windows<K, V> {
         if let Err(wrong) = window.check() {
             self.stream.mistake(Mistake::Usage(wrong));
         }
-        match window.ordered {
-            true => self.keep(InOrder::new(aggregate, V::clone)),
-            false => self.keep(aggregate),
+        if window.ordered {
+            self.keep(InOrder::new(aggregate, V::clone))
+        } else {
+            self.keep(aggregate)
         }
     }
 
@@ -435,7 +436,9 @@ impl<K: Key, V: Data> Windows<K, V> {
         A: Aggregate<In = V, Error = Cause> + Clone + Send + Sync,
         A::Out: Data,
     {
-        let (name, window, windower) = (self.name.clone(), self.window, self.windower.clone());
+        let name = self.name.clone();
+        let window = self.window;
+        let windower = self.windower.clone();
         let logic = move || match &windower {
             None => WindowLogic::new(window, aggregate.clone(), V::clone),
             Some(windower) => {

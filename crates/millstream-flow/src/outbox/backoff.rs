@@ -45,9 +45,10 @@ impl Backoff {
         let steps = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
         let seconds = self.first.as_secs_f64() * self.factor.max(1.0).powi(steps);
         // Beyond the longest delay, and where the power overflows, the longest delay applies.
-        match seconds < self.most.as_secs_f64() {
-            true => Duration::from_secs_f64(seconds),
-            false => self.most,
+        if seconds < self.most.as_secs_f64() {
+            Duration::from_secs_f64(seconds)
+        } else {
+            self.most
         }
     }
 

@@ -256,9 +256,10 @@ pub(super) fn refused(
 
 /// Names records for people.
 pub(super) fn numbers((first, last): (u64, u64)) -> String {
-    match first == last {
-        true => format!("record {first}"),
-        false => format!("records {first} to {last}"),
+    if first == last {
+        format!("record {first}")
+    } else {
+        format!("records {first} to {last}")
     }
 }
 

@@ -53,7 +53,8 @@ impl Direct {
 
     /// Delivers a batch and leaves it empty, however long that takes.
     fn deliver(&mut self, batch: &mut Frames) -> Result<(), Cause> {
-        let (records, bytes) = (batch.spans.len(), batch.iter().map(<[u8]>::len).sum());
+        let records = batch.spans.len();
+        let bytes = batch.iter().map(<[u8]>::len).sum();
         if records == 0 {
             return Ok(());
         }
@@ -68,11 +69,13 @@ impl Direct {
     /// Delivers a batch or a part of one that was refused.
     fn deliver_part(&mut self, batch: &Frames) -> Result<(), Cause> {
         let records = batch.spans.len();
-        let (mut stop_seen, mut skips) = (None, false);
+        let mut stop_seen = None;
+        let mut skips = false;
         while !self.has_dropped {
-            let tried = match skips {
-                true => self.skip(),
-                false => self.attempt(batch),
+            let tried = if skips {
+                self.skip()
+            } else {
+                self.attempt(batch)
             };
             let cause = match tried {
                 Ok(()) => break,
@@ -150,7 +153,8 @@ impl Direct {
         };
         self.has_connected = true;
         // An attempt that seemed to fail may have succeeded.
-        let (first, mut left_out) = (self.next, Vec::new());
+        let first = self.next;
+        let mut left_out = Vec::new();
         if position <= Position::Next(last) {
             left_out = self.link.write(batch, first, last)?;
         }
@@ -246,7 +250,8 @@ impl Writer<Frames> for DirectWriter {
         if self.pending.spans.is_empty() {
             return Ok(());
         }
-        let (direct, pending) = (&self.direct, &mut self.pending);
+        let direct = &self.direct;
+        let pending = &mut self.pending;
         let mut outcome = Ok(());
         self.control
             .outside(&mut || outcome = lock(direct).deliver(pending));

@@ -148,9 +148,10 @@ impl Forwarder {
 
     /// Adds the records from `first` to below `end` to those that wait.
     fn count_waiting(&mut self, end: u64) -> Result<(), Cause> {
-        let oldest = match self.first < end {
-            true => self.reader.peek_time()?,
-            false => None,
+        let oldest = if self.first < end {
+            self.reader.peek_time()?
+        } else {
+            None
         };
         let (records, bytes) = self.measure(end)?;
         self.reader.seek(self.first)?;
@@ -160,7 +161,8 @@ impl Forwarder {
 
     /// Reads to the record `end`; returns the number of records, and their bytes.
     fn measure(&mut self, end: u64) -> Result<(usize, usize), Cause> {
-        let (mut records, mut bytes) = (0, 0);
+        let mut records = 0;
+        let mut bytes = 0;
         while self.reader.position() < end {
             let Some(record) = self.reader.next()? else {
                 break;
@@ -195,7 +197,8 @@ impl Forwarder {
             self.parts.journal.path().display(),
             self.last_error
         );
-        let (sink, address) = (&self.parts.sink, &self.parts.address);
+        let sink = &self.parts.sink;
+        let address = &self.parts.address;
         let records = (self.first, now.committed - 1);
         let failure = refused(sink, address, Some(records), cause.into());
         Err(FlowError::Failed(failure))
@@ -395,9 +398,10 @@ impl Forwarder {
         };
         // A record that neither this run has tried to write nor an earlier one can have written was written by another
         // forwarder.
-        let most = match known {
-            true => self.attempted,
-            false => self.attempted.max(self.left_end),
+        let most = if known {
+            self.attempted
+        } else {
+            self.attempted.max(self.left_end)
         };
         if next > most {
             return Err(self.refused(self.too_far(next - 1, most, known).into()));
@@ -427,9 +431,10 @@ impl Forwarder {
             self.log_start(Some(next));
             self.has_connected = true;
         }
-        let moved = match next < self.first {
-            true => self.return_to(next),
-            false => self.skip_to(next),
+        let moved = if next < self.first {
+            self.return_to(next)
+        } else {
+            self.skip_to(next)
         };
         moved.map_err(|cause| self.broken(cause))
     }
@@ -509,7 +514,9 @@ impl Forwarder {
     }
 
     fn log_start(&self, next: Option<u64>) {
-        let (sink, address, own) = (self.parts.sink.as_str(), &self.parts.address, self.first);
+        let sink = self.parts.sink.as_str();
+        let address = &self.parts.address;
+        let own = self.first;
         match next {
             Some(next) => tracing::info!(
                 sink,
@@ -527,11 +534,9 @@ impl Forwarder {
     }
 
     fn log_failure(&self) {
-        let (sink, address, cause) = (
-            self.parts.sink.as_str(),
-            &self.parts.address,
-            &self.last_error,
-        );
+        let sink = self.parts.sink.as_str();
+        let address = &self.parts.address;
+        let cause = &self.last_error;
         let waiting = self.parts.progress.metrics().waiting_records;
         tracing::warn!(
             sink,
@@ -543,7 +548,8 @@ impl Forwarder {
         let failures = self.parts.link.succeeded();
         self.parts.progress.succeeded();
         if failures > 0 {
-            let (sink, address) = (self.parts.sink.as_str(), &self.parts.address);
+            let sink = self.parts.sink.as_str();
+            let address = &self.parts.address;
             tracing::info!(
                 sink,
                 "sink \"{sink}\" ({address}): delivers again after {failures} failed attempts"
@@ -559,7 +565,8 @@ impl Forwarder {
             .committed
             .saturating_sub(self.first);
         if waiting > 0 && !self.parts.life.aborted() {
-            let (sink, address) = (self.parts.sink.as_str(), &self.parts.address);
+            let sink = self.parts.sink.as_str();
+            let address = &self.parts.address;
             tracing::warn!(
                 sink,
                 "sink \"{sink}\" ({address}): {waiting} records wait for the next start, which delivers them"
@@ -571,7 +578,8 @@ impl Forwarder {
     fn refused(&self, cause: Cause) -> FlowError {
         let records = self.batch.spans.len() as u64;
         let records = (records > 0).then(|| (self.first, self.first + records - 1));
-        let (sink, address) = (&self.parts.sink, &self.parts.address);
+        let sink = &self.parts.sink;
+        let address = &self.parts.address;
         FlowError::Failed(refused(sink, address, records, cause))
     }
 

@@ -76,9 +76,10 @@ impl Link {
         }
         let connected = self.connector.connect(&self.identity);
         let mut connection = connected.map_err(of_no_record)?;
-        let position = match self.connector.remembers() {
-            true => connection.position().map_err(of_no_record)?,
-            false => None,
+        let position = if self.connector.remembers() {
+            connection.position().map_err(of_no_record)?
+        } else {
+            None
         };
         self.connection = Some(connection);
         Ok(position.map_or(Position::Unknown, |last| {
@@ -134,9 +135,10 @@ impl Link {
             self.connection = None;
         }
         self.has_progressed = taken.is_some_and(|taken| taken > 0);
-        self.failures = match self.has_progressed {
-            true => 1,
-            false => self.failures + 1,
+        self.failures = if self.has_progressed {
+            1
+        } else {
+            self.failures + 1
         };
         self.backoff.gives_up(self.failures)
     }

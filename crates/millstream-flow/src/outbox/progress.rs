@@ -133,11 +133,13 @@ impl Progress {
         let mut state = lock(&self.state);
         state.metrics.refused_records += 1;
         let metrics = &state.metrics;
-        let (sink, address) = (metrics.sink.clone(), metrics.address.clone());
+        let sink = metrics.sink.clone();
+        let address = metrics.address.clone();
         drop(state);
-        let what = match self.keeps_refused {
-            true => "becomes a dead letter",
-            false => "skipped",
+        let what = if self.keeps_refused {
+            "becomes a dead letter"
+        } else {
+            "skipped"
         };
         tracing::warn!(
             sink = sink.as_str(),
@@ -220,20 +222,19 @@ impl Progress {
             return;
         }
         let metrics = &state.metrics;
-        let (sink, records, bytes) = (
-            &metrics.sink,
-            metrics.waiting_records,
-            metrics.waiting_bytes,
-        );
-        match is_full {
-            true => tracing::warn!(
+        let sink = &metrics.sink;
+        let records = metrics.waiting_records;
+        let bytes = metrics.waiting_bytes;
+        if is_full {
+            tracing::warn!(
                 sink = sink.as_str(),
                 "sink \"{sink}\": {records} records ({bytes} bytes) wait for delivery: the sources of the flow pause"
-            ),
-            false => tracing::info!(
+            )
+        } else {
+            tracing::info!(
                 sink = sink.as_str(),
                 "sink \"{sink}\": the sources of the flow resume"
-            ),
+            )
         }
     }
 

@@ -342,12 +342,11 @@ impl Transactional for Outbox {
             .into());
         }
         journal.cut(committed)?;
-        let refused = match self.keeps_refused() {
-            true => {
-                let log = RefusedLog::resume(&path, &self.name(), marks.passed_on)?;
-                Some(Arc::new(log))
-            }
-            false => None,
+        let refused = if self.keeps_refused() {
+            let log = RefusedLog::resume(&path, &self.name(), marks.passed_on)?;
+            Some(Arc::new(log))
+        } else {
+            None
         };
         self.kept(|kept| kept.refused = refused);
         Ok(Some(marks.token()))
@@ -423,7 +422,8 @@ impl Forwarding for Outbox {
         } = kept;
         let journal = Journal::open(path, Self::options())?;
         let outbox = journal.lineage()?;
-        let (address, control) = (self.connector.describe(), Arc::clone(&run.control));
+        let address = self.connector.describe();
+        let control = Arc::clone(&run.control);
         let settings = (self.settings, refused.is_some());
         let committed = committed.length;
         let progress = Progress::new(&run.sink, &address, committed, settings, &control.load);
@@ -480,7 +480,8 @@ struct OutboxWriter {
 impl Writer<Frames> for OutboxWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         check_sizes(batch, self.limit, &self.address)?;
-        let (records, bytes) = (batch.spans.len(), batch.iter().map(<[u8]>::len).sum());
+        let records = batch.spans.len();
+        let bytes = batch.iter().map(<[u8]>::len).sum();
         // Counted first: the forwarder must not deliver what is not counted.
         self.progress.appended(records, bytes);
         lock(&self.shared).write(self.share, batch)

@@ -132,9 +132,10 @@ impl Conductor {
             return Ok(());
         };
         let now = self.clock.time_ns();
-        let timer = match self.deadline > now {
-            true => self.deadline,
-            false => now.saturating_add(LEAST_NS),
+        let timer = if self.deadline > now {
+            self.deadline
+        } else {
+            now.saturating_add(LEAST_NS)
         };
         if self.deadline < NEVER && timer <= time {
             self.clock.set(timer);

@@ -62,13 +62,15 @@ impl Input {
             what: format!("recorded input of \"{}\"", of.source),
             cause,
         };
-        let (kind, partitions) = match of.plain {
-            true => (Kind::Bytes, vec![Known::named(ONLY)]),
-            false => inspect(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
+        let (kind, partitions) = if of.plain {
+            (Kind::Bytes, vec![Known::named(ONLY)])
+        } else {
+            inspect(recorded(of, from, to).map_err(failed)?).map_err(failed)?
         };
-        let opened = match of.plain {
-            true => plain(of, from, to).map(From::Plain),
-            false => recorded(of, from, to).map(|recorded| From::Recorded(Box::new(recorded))),
+        let opened = if of.plain {
+            plain(of, from, to).map(From::Plain)
+        } else {
+            recorded(of, from, to).map(|recorded| From::Recorded(Box::new(recorded)))
         };
         let mut input = Input {
             source: of.source.clone(),

@@ -85,7 +85,8 @@ impl Reports<'_> {
 
     /// Whether so much was processed that senders must not wait for the next report.
     fn is_large(&self, sums: &[(u64, u64)]) -> bool {
-        let (workers, first) = (self.others.workers, self.others.first());
+        let workers = self.others.workers;
+        let first = self.others.first();
         let mut grown = sums.iter().zip(&self.sums).enumerate();
         grown.any(|(index, (sums, known))| {
             let (_, in_flight_items_max) = self.load.limits(first + index % workers);
@@ -96,13 +97,15 @@ impl Reports<'_> {
 
     /// The sums that have changed; of each process one, if `all`.
     fn loads(&self, sums: &[(u64, u64)], pauses: Pauses, all: bool) -> Vec<HandledLoad> {
-        let (others, workers) = (self.others, self.others.workers);
+        let others = self.others;
+        let workers = self.others.workers;
         let own = others.membership.process;
         let loads = sums
             .iter()
             .enumerate()
             .filter_map(|(index, &(weight, items))| {
-                let (sender, worker) = (index / workers, index % workers);
+                let sender = index / workers;
+                let worker = index % workers;
                 let reported = (weight, items) != self.sums[index] || (all && worker == 0);
                 let (turn_items, in_flight_items_max) = self.load.limits(others.first() + worker);
                 (reported && sender != own).then_some(HandledLoad {

@@ -250,13 +250,12 @@ impl Running {
         if !self.control.abandoned() || left == 0 {
             return;
         }
-        let (name, what) = (
-            &self.name,
-            match self.control.keeps_state() {
-                true => "the next start takes them up from the last commit",
-                false => "they are dropped",
-            },
-        );
+        let name = &self.name;
+        let what = if self.control.keeps_state() {
+            "the next start takes them up from the last commit"
+        } else {
+            "they are dropped"
+        };
         tracing::warn!(
             flow = name.as_str(),
             "flow \"{name}\": stopped with {left} items in its steps: {what}"

@@ -12,7 +12,8 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn hook() -> Self {
-        let (noted, mut hooks) = (Arc::new(AtomicBool::new(false)), Vec::new());
+        let noted = Arc::new(AtomicBool::new(false));
+        let mut hooks = Vec::new();
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             // The order matters: the shutdown reads the flag before this signal has raised it.
             let at_once = signal_hook::flag::register_conditional_shutdown(

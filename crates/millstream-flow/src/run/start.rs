@@ -54,7 +54,8 @@ pub(crate) fn start(
     if let Some(signals) = &signals {
         options.starting = options.starting.until(signals.notes());
     }
-    let (name, asked) = (plan.name.clone(), options.clone());
+    let name = plan.name.clone();
+    let asked = options.clone();
     let prepared = caught(beginning, || prepare(plan, options, &stopping));
     let (mut running, life) = match prepared.and_then(|prepared| prepared) {
         Err(error) if is_stop(&error) => return Ok(Running::stopped(name, asked)),
@@ -123,7 +124,8 @@ fn execute_linked(
     links: Links,
     life: impl Fn(&mut Worker) + Send + Sync + 'static,
 ) -> Result<WorkerGuards<()>, FlowError> {
-    let (control, workers) = (&running.control, running.options.workers);
+    let control = &running.control;
+    let workers = running.options.workers;
     let process = control.load.local().start / workers;
     let unusable = |cause: std::io::Error| FlowError::Cluster {
         process,
@@ -253,7 +255,8 @@ fn clock(options: &Options) -> Arc<dyn Clock> {
 
 /// Attends to the events of a run that this process has joined; returns the connections to the other processes.
 fn attend(control: &Arc<Control>, begun: Begun) -> Result<Attended, FlowError> {
-    let (checkpoints, committer) = (begun.checkpoints, begun.committer);
+    let checkpoints = begun.checkpoints;
+    let committer = begun.committer;
     let Some(joined) = begun.joined else {
         return Ok((checkpoints, committer, None));
     };
@@ -333,7 +336,8 @@ fn begin_checkpoints(
     let cluster = running.options.cluster.as_ref();
     let membership = cluster.map(|cluster| cluster.membership());
     plan.sinks.join(&plan.nodes, membership);
-    let (name, control) = (&running.name, &running.control);
+    let name = &running.name;
+    let control = &running.control;
     let Some(recovery) = &running.options.recovery else {
         return begin_unsaved(running, plan, clock, stopping);
     };
@@ -369,9 +373,10 @@ fn begin_checkpoints(
         control: Arc::clone(&running.control),
         clock: Arc::clone(clock),
         // Of a flow that has ended only the deliveries are left.
-        workers: match resume.ends_here {
-            true => 0,
-            false => running.options.workers,
+        workers: if resume.ends_here {
+            0
+        } else {
+            running.options.workers
         },
         roots: plan.roots.len(),
     };
@@ -393,7 +398,8 @@ fn begin_unsaved(
 ) -> Result<Begun, FlowError> {
     let shards = running.options.check_shards()?;
     begin_without(plan, running.options.all_workers(), clock)?;
-    let (name, control) = (&running.name, &running.control);
+    let name = &running.name;
+    let control = &running.control;
     plan.sinks.begin(name, &plan.nodes, None, control)?;
     let joined = members::join(running, plan, (None, shards), stopping)?;
     Ok(Begun::without(None, joined))
@@ -436,7 +442,8 @@ fn resume(
         join: &join,
         stop: &stop,
     });
-    let (workers, time_ns) = (running.options.workers, clock.time_ns());
+    let workers = running.options.workers;
+    let time_ns = clock.time_ns();
     let cluster = cluster.as_ref();
     checkpoint::resume(&running.name, &parts, recovery, workers, time_ns, cluster)
 }
@@ -446,7 +453,8 @@ fn shared_commits(
     joined: Option<&Joined>,
     membership: Option<Membership>,
 ) -> Option<SharedCommits> {
-    let (joined, membership) = (joined?, membership?);
+    let joined = joined?;
+    let membership = membership?;
     let member = Arc::clone(&joined.member);
     Some(SharedCommits::new(member, membership.process))
 }

@@ -28,7 +28,8 @@ fn digest() -> std::io::Result<u64> {
         Ok(file) => file,
         Err(_) => File::open(std::env::current_exe()?)?,
     };
-    let (mut hash, mut bytes) = (Xxh3::new(), vec![0; READ_BYTES]);
+    let mut hash = Xxh3::new();
+    let mut bytes = vec![0; READ_BYTES];
     loop {
         match file.read(&mut bytes)? {
             0 => return Ok(hash.digest()),

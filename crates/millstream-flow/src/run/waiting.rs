@@ -91,7 +91,8 @@ mod tests {
     fn a_worker_whose_core_others_need_sleeps() {
         let waited_us = Cell::new(0);
         let mut waiting = Waiting::new(Contention::new(|| Some(waited_us.get())), 0);
-        let (ms, step) = (1_000_000, 10_000);
+        let ms = 1_000_000;
+        let step = 10_000;
         let mut quickly = |activity: u64, at: u64| {
             waiting.polls_at(activity, at);
             waiting.polls_at(activity + 1, at + step)

@@ -122,7 +122,8 @@ fn work(
     let sources: Rc<RefCell<Vec<Activator>>> = Rc::default();
     let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
     let deadlines: Rc<RefCell<Vec<Deadline>>> = Rc::default();
-    let (index, peers) = (worker.index(), worker.peers());
+    let index = worker.index();
+    let peers = worker.peers();
     worker.dataflow::<Epoch, _, _>(|scope| {
         let mut build = WorkerBuild {
             scope,

@@ -26,13 +26,14 @@ const STATE_BYTES_MAX: usize = 1 << 30;
 
 /// Checks the size of a state with its key.
 pub(crate) fn check_size(bytes: usize) -> Result<(), Cause> {
-    match bytes > STATE_BYTES_MAX {
-        false => Ok(()),
-        true => Err(format!(
+    if bytes > STATE_BYTES_MAX {
+        Err(format!(
             "its state has {bytes} bytes, and at most {STATE_BYTES_MAX} can be saved of one key; use more keys, or retain less \
              for each by a ttl or by shorter windows or lists"
         )
-        .into()),
+        .into())
+    } else {
+        Ok(())
     }
 }
 

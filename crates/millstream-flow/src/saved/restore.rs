@@ -81,9 +81,10 @@ impl Restore<'_> {
     /// [`FlowError::UnstableKey`]
     pub(crate) fn check_hash<K: Key>(&self, key: &K, saved: &SavedKey) -> Result<(), FlowError> {
         let shard = self.shards.of(key.stable_hash());
-        match shard == saved.shard {
-            true => Ok(()),
-            false => Err(FlowError::UnstableKey {
+        if shard == saved.shard {
+            Ok(())
+        } else {
+            Err(FlowError::UnstableKey {
                 step: self.step.to_owned(),
                 key: shorten(&format!("{key:?}")),
                 type_name: std::any::type_name::<K>(),
@@ -91,7 +92,7 @@ impl Restore<'_> {
                     "it was saved in shard {}, and its hash is that of shard {shard} now",
                     saved.shard
                 ),
-            }),
+            })
         }
     }
 

@@ -136,9 +136,11 @@ mod tests {
                     .wrapping_add(seed | 1);
                 (state >> 33) % below
             };
-            let (mut agenda, mut heap) = (Agenda::default(), BinaryHeap::new());
+            let mut agenda = Agenda::default();
+            let mut heap = BinaryHeap::new();
             for _ in 0..400 {
-                let (at, slot) = (draw(6) as i64, draw(40) as u32);
+                let at = draw(6) as i64;
+                let slot = draw(40) as u32;
                 match draw(5) {
                     // Entries that are added for the moment being processed are distinguished below.
                     0..3 if at != agenda.turn.at => {

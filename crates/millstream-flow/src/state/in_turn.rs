@@ -45,9 +45,10 @@ impl<I> Copy for Order<I> {}
 impl<I> Order<I> {
     /// The time up to which timers come before an item.
     fn turn(&self, item: &Timed<I>) -> i64 {
-        match self.by_time {
-            true => item.time,
-            false => item.watermark,
+        if self.by_time {
+            item.time
+        } else {
+            item.watermark
         }
     }
 
@@ -144,9 +145,10 @@ impl<K: 'static, L: KeyLogic<K>> InTurn<K, L> {
                 ..until
             };
             self.fire(key, held, at, out)?;
-            let waits = match self.order.by_time {
-                true => turn >= until.event,
-                false => self.next_timer(held) <= turn,
+            let waits = if self.order.by_time {
+                turn >= until.event
+            } else {
+                self.next_timer(held) <= turn
             };
             if waits {
                 return Ok(());

@@ -178,7 +178,8 @@ impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {
         let Some(first) = items.first() else { return 0 };
         let slot = self.table.find(self.table.hash(key), key);
         let due = slot.map_or(NEVER, |slot| self.scheduled(slot).event);
-        let (begun, mut latest) = (reached(first), first.time);
+        let begun = reached(first);
+        let mut latest = first.time;
         for (count, item) in items.iter().enumerate().skip(1) {
             let at = reached(item);
             // What is due at the first item comes before it.
@@ -218,9 +219,10 @@ impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {
                 self.fire(slot, until, out)?;
             }
         }
-        self.sparse = match self.table.is_sparse() && self.ending.is_none() {
-            true => self.sparse + 1,
-            false => 0,
+        self.sparse = if self.table.is_sparse() && self.ending.is_none() {
+            self.sparse + 1
+        } else {
+            0
         };
         if self.sparse == SPARSE_MAX {
             self.compact();

@@ -71,7 +71,8 @@ where
         out: &mut impl Outputs<K, L::Out, L::In>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let (floor, now) = (cx.floor(), cx.now());
+        let floor = cx.floor();
+        let now = cx.now();
         self.keyed.belongs_to(cx.place());
         for (key, item) in items {
             let taken = self.keyed.item(key, item, floor, now, out);

@@ -349,7 +349,8 @@ impl<K: Key, S> Table<K, S> {
             if held.touched != saving.epoch {
                 continue;
             }
-            let (codec, mut before) = (&saving.codec, 0);
+            let codec = &saving.codec;
+            let mut before = 0;
             let bytes = put(changes, &held.key, held.born, |out| {
                 let start = out.len();
                 if held.saved_bytes >= ADDED_FROM && codec.save_added(&held.state, out)? {
@@ -441,7 +442,8 @@ fn put<K: Key>(
     born: u64,
     state: impl FnOnce(&mut Vec<u8>) -> Result<u8, Cause>,
 ) -> Result<usize, (String, Cause)> {
-    let (mut key_bytes, mut state_bytes) = (0, 0);
+    let mut key_bytes = 0;
+    let mut state_bytes = 0;
     let write_key = |out: &mut Vec<u8>| {
         let before = out.len();
         key.save(out);

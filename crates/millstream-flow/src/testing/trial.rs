@@ -310,7 +310,8 @@ impl Found {
     fn difference(&self, other: &Found, in_order: bool) -> Option<String> {
         for (sink, whole) in &self.outputs {
             let found = other.outputs.get(sink).map_or(&[][..], |found| found);
-            let (mut whole, mut found) = (whole.clone(), found.to_vec());
+            let mut whole = whole.clone();
+            let mut found = found.to_vec();
             if !in_order {
                 whole.sort();
                 found.sort();
@@ -320,7 +321,8 @@ impl Found {
             if let Some(at) = at {
                 let show =
                     |item: Option<&String>| item.map_or("nothing".to_owned(), |i| shorten(i));
-                let (expected, found) = (show(whole.get(at)), show(found.get(at)));
+                let expected = show(whole.get(at));
+                let found = show(found.get(at));
                 let which = if in_order {
                     "item"
                 } else {
@@ -345,8 +347,10 @@ impl Found {
                 }
                 Some((_, state)) => shorten(&json::hex(state).to_string()),
             };
-            let (step, key) = (&key.0, key::show(&key.1));
-            let (expected, found) = (show(self), show(other));
+            let step = &key.0;
+            let key = key::show(&key.1);
+            let expected = show(self);
+            let found = show(other);
             format!("state of step \"{step}\", key {key}: it is {found} and was {expected}")
         })
     }

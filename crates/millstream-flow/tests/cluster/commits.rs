@@ -107,7 +107,8 @@ impl State {
 
 /// Whether a process that starts keeps what it has prepared. The directories must be those of one state.
 pub fn keeps_prepared(offers: &[StateOffer], process: usize) -> bool {
-    let (zero, offer) = (&offers[0], &offers[process]);
+    let zero = &offers[0];
+    let offer = &offers[process];
     let member = zero.members.get(process).copied();
     let keeps = process > 0 && offer.prepared.is_some() && offer.prepared == member;
     let has = offer.committed.unwrap_or_default();

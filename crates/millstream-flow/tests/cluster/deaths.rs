@@ -91,7 +91,8 @@ fn a_sink_that_cannot_be_opened_ends_all_processes_before_they_read() {
     let read = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&read);
     let processes = start(&hub, 1, move |process| {
-        let (flow, counted) = (Flow::new("closed"), Arc::clone(&counted));
+        let flow = Flow::new("closed");
+        let counted = Arc::clone(&counted);
         let source = generator::from_fn(move |n| {
             counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             Some(n)

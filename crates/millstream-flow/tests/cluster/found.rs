@@ -66,7 +66,8 @@ fn partitions_that_are_found_in_different_orders_are_read_once() {
     let seen: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
     let processes: Vec<_> = (0..3)
         .map(|process| {
-            let (tell, seen) = (tell.clone(), Arc::clone(&seen));
+            let tell = tell.clone();
+            let seen = Arc::clone(&seen);
             let options = hub.options(process, 1);
             std::thread::spawn(move || {
                 let mut found: Vec<String> = (0..FOUND).map(|n| format!("found {n}")).collect();

@@ -50,9 +50,10 @@ fn flow(dir: &Path, gathered: bool) -> Flow {
     let flow = Flow::new("gathered");
     let sink = codec::encode(files::write(dir.join("out.txt")), codec::display);
     let counted = counted(dir, &flow);
-    match gathered {
-        true => counted.sink_gathered("out", sink),
-        false => counted.sink("out", sink),
+    if gathered {
+        counted.sink_gathered("out", sink)
+    } else {
+        counted.sink("out", sink)
     }
     flow
 }
@@ -127,7 +128,8 @@ fn run_a_while(dir: &Path, processes: usize, workers: usize) {
         running.wait().unwrap();
         return;
     }
-    let (hub, own) = (Hub::new(processes), dir.to_owned());
+    let hub = Hub::new(processes);
+    let own = dir.to_owned();
     let running = start_with(
         &hub,
         workers,
@@ -209,11 +211,10 @@ fn a_sink_that_is_gathered_or_no_longer_gathered_is_refused() {
         for outcome in run(dir.path(), (2, 1), before, None) {
             outcome.unwrap();
         }
-        let words = match before {
-            true => "sink \"out\" was gathered in the run before, and is not now",
-            false => {
-                "sink \"out\" was written by each process in the run before, and is gathered now"
-            }
+        let words = if before {
+            "sink \"out\" was gathered in the run before, and is not now"
+        } else {
+            "sink \"out\" was written by each process in the run before, and is gathered now"
         };
         let error = refused(run(dir.path(), (2, 1), !before, None));
         assert!(error.contains(words), "{error}");
@@ -227,7 +228,8 @@ fn a_sink_that_is_gathered_or_no_longer_gathered_is_refused() {
         for outcome in run(dir.path(), (3, 1), before, None) {
             outcome.unwrap();
         }
-        let (hub, own) = (Hub::new(3), dir.path().to_owned());
+        let hub = Hub::new(3);
+        let own = dir.path().to_owned();
         let recovery = |_| Some(recovery(dir.path()).drop_state("out"));
         let running = start_with(&hub, 1, recovery, move |_| flow(&own, !before));
         for outcome in finish(running) {
@@ -333,9 +335,11 @@ fn the_graph_shows_it() {
 fn a_gathered_outbox_has_one_identity() {
     let dir = tempfile::tempdir().unwrap();
     write_input(dir.path());
-    let (tables, own) = (Tables::default(), dir.path().to_owned());
+    let tables = Tables::default();
+    let own = dir.path().to_owned();
     let run = |crash: Option<Crash>| {
-        let (tables, own) = (Arc::clone(&tables), own.clone());
+        let tables = Arc::clone(&tables);
+        let own = own.clone();
         let described = move |_: usize| {
             let tables = Arc::clone(&tables);
             let table = connector("a table", true, move |identity: &OutboxIdentity| {

@@ -89,7 +89,8 @@ impl Hub {
         let wires = links.iter();
         let wires = wires.map(|own| own.iter().flatten().map(again).collect());
         let wires = wires.collect();
-        let (mut senders, mut seats) = (Vec::new(), Vec::new());
+        let mut senders = Vec::new();
+        let mut seats = Vec::new();
         for links in links {
             let (sender, events) = channel();
             senders.push(sender);
@@ -268,7 +269,8 @@ pub fn start_with(
 ) -> Vec<JoinHandle<Result<Report, FlowError>>> {
     let flow = Arc::new(flow);
     let processes = (0..hub.processes).map(|process| {
-        let (flow, mut options) = (Arc::clone(&flow), hub.options(process, workers));
+        let flow = Arc::clone(&flow);
+        let mut options = hub.options(process, workers);
         options.recovery = recovery(process);
         std::thread::spawn(move || {
             let running = flow(process).start(options)?;

@@ -21,10 +21,13 @@ fn a_source_pauses_while_another_process_reports_nothing() {
     let hub = Hub::new(2);
     *hub.withholds.lock().unwrap() = true;
     const ITEMS: u64 = 400_000;
-    let (read, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (reading, seeing) = (Arc::clone(&read), Arc::clone(&seen));
+    let read = Arc::new(AtomicU64::new(0));
+    let seen = Arc::new(AtomicU64::new(0));
+    let reading = Arc::clone(&read);
+    let seeing = Arc::clone(&seen);
     let processes = start(&hub, 1, move |_| {
-        let (reading, seeing) = (Arc::clone(&reading), Arc::clone(&seeing));
+        let reading = Arc::clone(&reading);
+        let seeing = Arc::clone(&seeing);
         let flow = Flow::new("flood");
         let source = generator::from_fn(move |n| {
             reading.fetch_max(n, Ordering::SeqCst);
@@ -64,12 +67,17 @@ fn a_source_pauses_while_another_process_reports_nothing() {
 fn a_slow_process_slows_the_source() {
     const ITEMS: u64 = 600;
     let hub = Hub::new(2);
-    let (read, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let read = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicU64::new(0));
     let most = Arc::new(AtomicU64::new(0));
-    let (reading, doing, largest) = (Arc::clone(&read), Arc::clone(&done), Arc::clone(&most));
+    let reading = Arc::clone(&read);
+    let doing = Arc::clone(&done);
+    let largest = Arc::clone(&most);
     let processes = start(&hub, 1, move |process| {
-        let (reading, doing) = (Arc::clone(&reading), Arc::clone(&doing));
-        let (read, largest) = (Arc::clone(&reading), Arc::clone(&largest));
+        let reading = Arc::clone(&reading);
+        let doing = Arc::clone(&doing);
+        let read = Arc::clone(&reading);
+        let largest = Arc::clone(&largest);
         let flow = Flow::new("slow");
         let source = generator::from_fn(move |n| {
             reading.fetch_max(n, Ordering::SeqCst);
@@ -105,17 +113,23 @@ fn a_slow_process_slows_the_source_of_a_process_that_sends_it_nothing() {
     const ITEMS: u64 = 20_000;
     const EACH: u64 = 20;
     let hub = Hub::new(3);
-    let (made, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let made = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicU64::new(0));
     let most = Arc::new(AtomicU64::new(0));
-    let (making, doing, largest) = (Arc::clone(&made), Arc::clone(&done), Arc::clone(&most));
+    let making = Arc::clone(&made);
+    let doing = Arc::clone(&done);
+    let largest = Arc::clone(&most);
     // Keys of which process 1 has the first, and process 2 the second.
     let key_of = |worker: usize| {
         (0u64..).find(|key| Shards::default().worker(key.stable_hash(), 3) == worker)
     };
-    let (first, second) = (key_of(1).unwrap(), key_of(2).unwrap());
+    let first = key_of(1).unwrap();
+    let second = key_of(2).unwrap();
     let processes = start(&hub, 1, move |_| {
-        let (making, doing) = (Arc::clone(&making), Arc::clone(&doing));
-        let (made, largest) = (Arc::clone(&making), Arc::clone(&largest));
+        let making = Arc::clone(&making);
+        let doing = Arc::clone(&doing);
+        let made = Arc::clone(&making);
+        let largest = Arc::clone(&largest);
         let flow = Flow::new("chain");
         let source = generator::from_fn(|n| (n < ITEMS).then_some(n)).batch_size(10);
         flow.source("numbers", source)
@@ -177,7 +191,8 @@ impl Source<Vec<u64>> for Hops {
         io: &Io,
     ) -> Result<Box<dyn Partition<Vec<u64>>>, Cause> {
         *self.1.lock().unwrap() = Some(io.wake());
-        let (arrived, next) = (Arc::clone(&self.0), 0);
+        let arrived = Arc::clone(&self.0);
+        let next = 0;
         Ok(Box::new(Hop { arrived, next }))
     }
 }
@@ -204,10 +219,12 @@ impl Partition<Vec<u64>> for Hop {
 #[test]
 fn an_item_wakes_a_process_that_sleeps() {
     let hub = Hub::new(2);
-    let (arrived, wake) = (Arc::new(AtomicU64::new(0)), Arc::default());
+    let arrived = Arc::new(AtomicU64::new(0));
+    let wake = Arc::default();
     let counted = Arc::clone(&arrived);
     let processes = start(&hub, 1, move |_| {
-        let (counted, waking) = (Arc::clone(&arrived), Arc::clone(&wake));
+        let counted = Arc::clone(&arrived);
+        let waking = Arc::clone(&wake);
         let flow = Flow::new("hops");
         flow.source("numbers", Hops(Arc::clone(&arrived), Arc::clone(&wake)))
             .key_by(|n| n % 16)

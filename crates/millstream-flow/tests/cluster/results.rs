@@ -41,7 +41,8 @@ where
         seen
     };
     let alone = {
-        let (described, out) = (Flow::new("same"), Collected::new());
+        let described = Flow::new("same");
+        let out = Collected::new();
         flow(&described, &out);
         described.run(Options::default()).unwrap();
         sorted(&out)
@@ -49,7 +50,8 @@ where
     assert!(!alone.is_empty());
     for (processes, workers) in SHAPES {
         let out = Collected::new();
-        let (seen, flow) = (out.clone(), Arc::clone(&flow));
+        let seen = out.clone();
+        let flow = Arc::clone(&flow);
         let reports = run(processes, workers, move |_| {
             let described = Flow::new("same");
             flow(&described, &seen);

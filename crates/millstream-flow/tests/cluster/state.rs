@@ -64,16 +64,18 @@ fn described(dir: &Path, is_durable: bool) -> Flow {
     flow.saves::<Item>();
     let source = |name: &str| {
         let paths = (0..FILES).map(|file| dir.join(format!("{name}{file}")));
-        let lines: Arc<dyn Source<Frames>> = match is_durable && name == "left" {
-            true => Arc::new(files::read(paths).durable()),
-            false => Arc::new(files::read(paths)),
+        let lines: Arc<dyn Source<Frames>> = if is_durable && name == "left" {
+            Arc::new(files::read(paths).durable())
+        } else {
+            Arc::new(files::read(paths))
         };
         let source = codec::decode(lines, parse).batch_size(3);
         flow.source(name, source)
             .event_time(|item: &Item| item.1, EventTime::default())
     };
     let sink = |name: &str| codec::encode(files::write(dir.join(name)), codec::display);
-    let (left, right) = (source("left"), source("right"));
+    let left = source("left");
+    let right = source("right");
     let keyed = |stream: &Stream<Timed<Item>>| {
         stream
             .key_by(|item| item.0)
@@ -147,9 +149,10 @@ pub fn crash(dir: &Path, processes: usize, workers: usize, (crashed, at): (usize
     let outcomes = run(dir, processes, workers, Some((crashed, at)));
     for (number, outcome) in outcomes.into_iter().enumerate() {
         let error = outcome.unwrap_err();
-        match number == crashed {
-            true => assert!(matches!(error, FlowError::Crashed(_)), "{error}"),
-            false => assert!(error.is_lost(), "{error}"),
+        if number == crashed {
+            assert!(matches!(error, FlowError::Crashed(_)), "{error}")
+        } else {
+            assert!(error.is_lost(), "{error}")
         }
     }
 }
@@ -239,9 +242,11 @@ fn a_state_of_another_number_of_processes_is_refused() {
 fn each_process_delivers_from_an_outbox_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     write_input(dir.path());
-    let (tables, own) = (Tables::default(), dir.path().to_owned());
+    let tables = Tables::default();
+    let own = dir.path().to_owned();
     for _ in 0..2 {
-        let (tables, own) = (Arc::clone(&tables), own.clone());
+        let tables = Arc::clone(&tables);
+        let own = own.clone();
         let described = move |_: usize| {
             let tables = Arc::clone(&tables);
             let table = connector("a table", true, move |identity: &OutboxIdentity| {

@@ -13,11 +13,14 @@ use super::hub::{Hub, WATCHDOG, until};
 #[test]
 fn a_stop_of_one_process_stops_all_and_loses_nothing() {
     let hub = Hub::new(3);
-    let (read, seen) = (Arc::new(AtomicU64::new(0)), Collected::<u64>::new());
+    let read = Arc::new(AtomicU64::new(0));
+    let seen = Collected::<u64>::new();
     let (tell, told) = channel();
     let processes: Vec<_> = (0..3)
         .map(|process| {
-            let (read, out, tell) = (Arc::clone(&read), seen.clone(), tell.clone());
+            let read = Arc::clone(&read);
+            let out = seen.clone();
+            let tell = tell.clone();
             let options = hub.options(process, 1);
             std::thread::spawn(move || {
                 let flow = Flow::new("stopped");
@@ -55,7 +58,8 @@ fn a_process_that_does_not_drain_does_not_hold_up_the_others() {
     let inside = Arc::new(AtomicU64::new(0));
     let processes: Vec<_> = (0..2)
         .map(|process| {
-            let (tell, inside) = (tell.clone(), Arc::clone(&inside));
+            let tell = tell.clone();
+            let inside = Arc::clone(&inside);
             let options = hub.options(process, 1);
             std::thread::spawn(move || {
                 let flow = Flow::new("slow");

@@ -53,7 +53,8 @@ fn number(item: &[u8]) -> u64 {
 /// one. A flow that is only slow accepts more within `patience`.
 fn push_until_stuck(stream: &mut TcpStream, size: usize, patience: Duration) -> (u64, Vec<u8>) {
     stream.set_write_timeout(Some(patience)).unwrap();
-    let (mut pushed, most) = (0, bytes_max());
+    let mut pushed = 0;
+    let most = bytes_max();
     for n in 0.. {
         let mut frame = (size as u32).to_be_bytes().to_vec();
         frame.extend_from_slice(&u64::to_be_bytes(n));

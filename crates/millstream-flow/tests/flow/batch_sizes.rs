@@ -56,7 +56,8 @@ impl Partition<Vec<u64>> for Reading {
 
 /// The batches of a source as the first step receives them.
 fn batches<T: Clone + Send + Sync + 'static>(source: impl Source<Vec<T>>) -> Vec<Vec<T>> {
-    let (flow, seen) = (Flow::new("batches"), Collected::new());
+    let flow = Flow::new("batches");
+    let seen = Collected::new();
     flow.source("in", source)
         .map_batch(|batch: Vec<T>| vec![batch])
         .sink("out", seen.sink());
@@ -107,7 +108,8 @@ fn a_larger_batch_is_divided() {
 #[test]
 fn crashes_between_the_parts_of_a_batch_lose_and_repeat_no_item() {
     let folder = tempfile::tempdir().unwrap();
-    let (flow, seen) = (Flow::new("parts"), Collected::new());
+    let flow = Flow::new("parts");
+    let seen = Collected::new();
     flow.source("in", Hundreds { most: Some(9) })
         .sink("out", seen.sink());
     let mut crashes = 0;
@@ -125,7 +127,8 @@ fn crashes_between_the_parts_of_a_batch_lose_and_repeat_no_item() {
 #[test]
 fn records_of_a_durable_source_have_no_more_items() {
     let folder = tempfile::tempdir().unwrap();
-    let (flow, seen) = (Flow::new("recorded"), Collected::new());
+    let flow = Flow::new("recorded");
+    let seen = Collected::new();
     let path = folder.path().join("lines");
     std::fs::write(&path, "line\n".repeat(500)).unwrap();
     let source = files::read([&path]).durable().batch_size(20);

@@ -26,7 +26,8 @@ fn results_are_those_of_plain_calls() {
     for (concurrency, ordered, workers) in
         [(1, true, 1), (3, true, 2), (16, false, 1), (64, false, 3)]
     {
-        let (flow, out) = (Flow::new("twice"), Collected::new());
+        let flow = Flow::new("twice");
+        let out = Collected::new();
         let calls = Calls::new().concurrency(concurrency);
         let calls = if ordered { calls } else { calls.unordered() };
         flow.source("in", items(0..500u64).batch_size(33))
@@ -44,8 +45,10 @@ fn results_are_those_of_plain_calls() {
 #[test]
 fn pending_calls_are_limited_and_keys_stay_with_their_answers() {
     for ordered in [true, false] {
-        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (flow, out) = (Flow::new("watched"), Collected::new());
+        let now = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
+        let flow = Flow::new("watched");
+        let out = Collected::new();
         let calls = Calls::new().concurrency(5);
         let seen = Arc::clone(&most);
         flow.source("in", items(0..200u64))
@@ -54,7 +57,8 @@ fn pending_calls_are_limited_and_keys_stay_with_their_answers() {
                 "watch",
                 if ordered { calls } else { calls.unordered() },
                 move |n| {
-                    let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+                    let now = Arc::clone(&now);
+                    let most = Arc::clone(&most);
                     async move {
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -93,7 +97,8 @@ fn failed_calls_are_repeated_and_then_handled_by_the_policy() {
             }
         }
     };
-    let (flow, out) = (Flow::new("shaky"), Collected::new());
+    let flow = Flow::new("shaky");
+    let out = Collected::new();
     flow.source("in", items(0..9u64))
         .map_async("ask", calls(2).concurrency(1), shaky(&asked))
         .sink("out", out.sink());
@@ -139,7 +144,8 @@ fn failed_calls_are_repeated_and_then_handled_by_the_policy() {
 
 #[test]
 fn a_call_without_an_answer_times_out() {
-    let (flow, given_up) = (Flow::new("silent"), Arc::new(AtomicBool::new(false)));
+    let flow = Flow::new("silent");
+    let given_up = Arc::new(AtomicBool::new(false));
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {
         fn drop(&mut self) {
@@ -196,7 +202,8 @@ fn calls_may_use_an_existing_runtime() {
         .enable_time()
         .build()
         .expect("it is made");
-    let (flow, out) = (Flow::new("there"), Collected::new());
+    let flow = Flow::new("there");
+    let out = Collected::new();
     let calls = Calls::new().runtime(runtime.handle().clone());
     flow.source("in", items(0..50u64))
         .map_async("name", calls, |_| async {
@@ -217,7 +224,8 @@ fn a_runtime_without_threads_makes_calls_while_it_is_blocked_on() {
         .enable_time()
         .build()
         .expect("it is made");
-    let (flow, out) = (Flow::new("there"), Collected::new());
+    let flow = Flow::new("there");
+    let out = Collected::new();
     let calls = Calls::new().runtime(runtime.handle().clone());
     flow.source("in", items(0..50u64))
         .map_async("twice", calls, twice)
@@ -258,7 +266,8 @@ fn pending_calls_are_repeated_with_any_number_of_workers() {
     expected.sort();
     for seed in 0..6 {
         let folder = tempfile::tempdir().expect("a folder");
-        let (out, state) = (folder.path().join("out"), folder.path().join("state"));
+        let out = folder.path().join("out");
+        let state = folder.path().join("state");
         let mut random = Random::new(seed);
         let crashes = crash_everywhere(&asking(&out), &state, 2, || 1 + random.below(3) as usize);
         assert!(crashes > 1, "seed {seed}: {crashes}");

@@ -149,7 +149,8 @@ impl Stream for Ticks {
 #[test]
 fn a_stream_waits_for_timers_of_the_runtime_in_which_it_was_made() {
     on_one_thread(async {
-        let (flow, seen) = (Flow::new("ticks"), Collected::new());
+        let flow = Flow::new("ticks");
+        let seen = Collected::new();
         let ticks = Ticks(interval(Duration::from_millis(2)), 0);
         flow.source("in", channel::stream(ticks))
             .sink("out", seen.sink());

@@ -33,9 +33,10 @@ fn compress(ending: &str, parts: &[&[u8]]) -> Vec<u8> {
 fn decompress(path: &Path) -> String {
     let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
     let mut text = String::new();
-    match path.extension().unwrap() == "gz" {
-        true => flate2::bufread::MultiGzDecoder::new(file).read_to_string(&mut text),
-        false => zstd::Decoder::new(file).unwrap().read_to_string(&mut text),
+    if path.extension().unwrap() == "gz" {
+        flate2::bufread::MultiGzDecoder::new(file).read_to_string(&mut text)
+    } else {
+        zstd::Decoder::new(file).unwrap().read_to_string(&mut text)
     }
     .unwrap();
     text
@@ -223,7 +224,8 @@ fn what_is_written_is_read_by_others_after_each_commit() {
 fn members_that_are_appended_are_read_and_other_changes_refused() {
     for ending in ENDINGS {
         let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("in"), dir.path().join("out"));
+        let from = dir.path().join("in");
+        let to = dir.path().join("out");
         std::fs::create_dir(&from).unwrap();
         let path: PathBuf = from.join(format!("a.{ending}"));
         let state = dir.path().join("state");

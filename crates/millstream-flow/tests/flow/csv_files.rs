@@ -188,7 +188,8 @@ fn the_bytes_of_a_row_are_those_of_the_file() {
     }
     std::fs::write(&path, &file).unwrap();
     let raw = |row: Row<'_>| Ok::<_, Cause>((row.offset() as usize, row.raw().to_vec()));
-    let (flow, out) = (Flow::new("raw"), Collected::new());
+    let flow = Flow::new("raw");
+    let out = Collected::new();
     flow.source("rows", bare(&path).decode(raw))
         .sink("out", out.sink());
     run(&flow, 1).unwrap();

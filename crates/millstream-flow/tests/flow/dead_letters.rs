@@ -43,7 +43,8 @@ fn sorted(path: &Path) -> Vec<String> {
 #[test]
 fn dead_letters_of_steps_are_written_once() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    let one = folder.path().join("one");
+    let other = folder.path().join("other");
     let flow = Flow::new("letters");
     let all = flow.source("in", items(texts()).batch_size(1));
     all.try_map("map", bad(&one), |text| number(text))
@@ -72,7 +73,8 @@ fn dead_letters_of_steps_are_written_once() {
 fn steps_that_share_a_sink_write_to_one_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bad");
-    let (flow, on_error) = (Flow::new("letters"), bad(&path));
+    let flow = Flow::new("letters");
+    let on_error = bad(&path);
     let all = flow.source("in", items(texts()).batch_size(1));
     for name in ["first", "second"] {
         all.key_by(|text| text.len())
@@ -101,7 +103,8 @@ fn steps_that_share_a_sink_write_to_one_file() {
 #[test]
 fn dead_letters_of_a_source_are_written_once() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (input, path) = (folder.path().join("in"), folder.path().join("bad"));
+    let input = folder.path().join("in");
+    let path = folder.path().join("bad");
     std::fs::write(&input, texts().join("\n") + "\n").expect("a file");
     let flow = Flow::new("letters");
     let decode = |frame: &[u8]| {
@@ -141,7 +144,8 @@ fn flow_of(one: OnError, other: OnError, out: &Path) -> Flow {
 #[test]
 fn a_file_of_dead_letters_that_another_sink_writes_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (path, out) = (folder.path().join("bad"), folder.path().join("out"));
+    let path = folder.path().join("bad");
+    let out = folder.path().join("out");
     let shared = bad(&path);
     for (one, other, expected) in [
         (

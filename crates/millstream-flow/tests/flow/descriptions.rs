@@ -139,7 +139,8 @@ fn an_unread_stream() {
 
 #[test]
 fn streams_of_two_flows() {
-    let (here, there) = (Flow::new("here"), Flow::new("there"));
+    let here = Flow::new("here");
+    let there = Flow::new("there");
     let other = numbers(&there, "m").map(|n| n);
     other.sink("there", Collected::new().sink());
     numbers(&here, "n")

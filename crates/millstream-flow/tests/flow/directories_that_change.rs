@@ -73,7 +73,8 @@ fn new_and_grown_files_are_read_by_each_run_despite_kills() {
     for seed in 0..6 {
         let copied = Copied::new(1 + seed as usize % 3);
         let mut random = Random::new(seed);
-        let (mut due, mut crashes) = (Vec::new(), 0);
+        let mut due = Vec::new();
+        let mut crashes = 0;
         for round in 0..4 {
             for _ in 0..5 {
                 let name = format!("{}.log", random.below(12));

@@ -28,7 +28,8 @@ impl Once {
         Once { given, end }
     }
     fn again(&self) -> Self {
-        let (given, end) = (self.given.clone(), self.end);
+        let given = self.given.clone();
+        let end = self.end;
         Once { given, end }
     }
 }
@@ -139,14 +140,17 @@ fn sorted(path: &Path) -> Vec<String> {
 fn a_crash_at_any_commit_loses_and_repeats_no_input_of_a_source_without_replay() {
     for seed in 0..6 {
         let folder = tempfile::tempdir().expect("a folder");
-        let (out, state) = (folder.path().join("out"), folder.path().join("state"));
-        let (partitions, end) = (1 + seed as usize % 3, 1_400);
+        let out = folder.path().join("out");
+        let state = folder.path().join("state");
+        let partitions = 1 + seed as usize % 3;
+        let end = 1_400;
         let source = Once::new(partitions, end);
         let mut random = Random::new(seed);
         let mut crashes = 0;
         loop {
             let flow = sums(source.again().durable(), &out);
-            let (workers, commits) = (1 + random.below(3) as usize, 1 + random.below(20) as u64);
+            let workers = 1 + random.below(3) as usize;
+            let commits = 1 + random.below(20) as u64;
             match run(&flow, workers, recovery(&state).crash_after(commits)) {
                 Ok(()) => break,
                 Err(FlowError::Crashed(_)) => crashes += 1,
@@ -167,7 +171,8 @@ fn a_crash_at_any_commit_loses_and_repeats_no_input_of_a_source_without_replay()
 #[test]
 fn tcp_input_is_in_the_output_once_despite_repeated_kills() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (out, state) = (folder.path().join("out"), folder.path().join("state"));
+    let out = folder.path().join("out");
+    let state = folder.path().join("state");
     for run_number in 0..6u64 {
         let (source, told) = listener();
         // The last run is ended by its senders, not by a crash.

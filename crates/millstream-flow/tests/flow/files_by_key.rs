@@ -70,7 +70,8 @@ fn each_key_has_its_file_with_any_number_of_open_ones() {
 fn a_crash_at_every_commit_does_not_change_the_results() {
     for (workers, restarted) in [(1, 1), (2, 3)] {
         let dir = tempfile::tempdir().unwrap();
-        let (out, state) = (dir.path().join("out"), dir.path().join("state"));
+        let out = dir.path().join("out");
+        let state = dir.path().join("state");
         let sink = files::write_by_key(&out).suffix(".txt").max_open(2);
         let flow = flow(sink, 400, 9);
         let mut crashes = 0;
@@ -102,7 +103,8 @@ fn a_crash_at_every_commit_does_not_change_the_results() {
 #[test]
 fn a_file_created_after_the_last_commit_is_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let (out, state) = (dir.path().join("out"), dir.path().join("state"));
+    let out = dir.path().join("out");
+    let state = dir.path().join("state");
     let build = |keys| flow(files::write_by_key(&out).suffix(".txt"), 40, keys);
     let recovery = Recovery::new(&state).epoch(Duration::ZERO);
     run_saving(&build(40), 1, recovery.clone().crash(Crash::Before(3))).unwrap_err();
@@ -117,7 +119,8 @@ fn a_file_created_after_the_last_commit_is_removed() {
 #[test]
 fn a_file_shorter_than_its_commit_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let (out, state) = (dir.path().join("out"), dir.path().join("state"));
+    let out = dir.path().join("out");
+    let state = dir.path().join("state");
     let flow = flow(files::write_by_key(&out).suffix(".txt"), 400, 1);
     let recovery = Recovery::new(&state).epoch(Duration::ZERO);
     run_saving(&flow, 1, recovery.clone().crash(Crash::After(5))).unwrap_err();
@@ -152,7 +155,8 @@ fn a_directory_with_other_files_is_an_error() {
 #[test]
 fn the_index_is_rewritten_and_its_old_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let (out, state) = (dir.path().join("out"), dir.path().join("state"));
+    let out = dir.path().join("out");
+    let state = dir.path().join("state");
     let sink = files::write_by_key(&out).suffix(".txt");
     // 100 lines of 14 bytes for each of 200 batches of 100 items: four times the limit of the index.
     let flow = {

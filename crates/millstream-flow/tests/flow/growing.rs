@@ -106,12 +106,11 @@ impl Partition<Vec<i64>> for Reading {
         }
         if self.next == ITEMS {
             let waits_for = (self.partition + 2).min(PARTITIONS);
-            return Ok(
-                match self.topic.opened.load(Ordering::SeqCst) >= waits_for {
-                    true => Next::End,
-                    false => Next::Idle,
-                },
-            );
+            return Ok(if self.topic.opened.load(Ordering::SeqCst) >= waits_for {
+                Next::End
+            } else {
+                Next::Idle
+            });
         }
         batch.push(self.partition as i64 * 100 + self.next);
         self.next += 1;
@@ -134,7 +133,8 @@ impl Partition<Vec<i64>> for Reading {
 #[test]
 fn partitions_that_are_found_are_read_without_a_state_directory() {
     for workers in 1..=3 {
-        let (flow, out) = (Flow::new("grows"), Collected::new());
+        let flow = Flow::new("grows");
+        let out = Collected::new();
         // An adapter passes the ability on.
         flow.source("in", grows().batch_size(3))
             .sink("out", out.sink());
@@ -159,7 +159,8 @@ fn partitions_that_are_found_are_read_without_a_state_directory() {
 fn partitions_that_are_found_are_read_once_over_crashes_and_numbers_of_workers() {
     for commits in [1, 2, 5] {
         let folder = tempfile::tempdir().unwrap();
-        let (out, state) = (folder.path().join("out"), folder.path().join("state"));
+        let out = folder.path().join("out");
+        let state = folder.path().join("state");
         let flow = Flow::new("grows");
         let items = flow.source("in", grows());
         items
@@ -183,7 +184,8 @@ fn partitions_that_are_found_are_read_once_over_crashes_and_numbers_of_workers()
 fn event_time_has_the_partitions_that_are_found() {
     for workers in 1..=2 {
         let folder = tempfile::tempdir().unwrap();
-        let (flow, out) = (Flow::new("grows"), Collected::new());
+        let flow = Flow::new("grows");
+        let out = Collected::new();
         let items = flow.source("in", grows());
         // After an exchange the watermark of all partitions decides when items are emitted.
         items
@@ -203,7 +205,8 @@ fn event_time_has_the_partitions_that_are_found() {
 #[test]
 fn a_report_has_the_lag_of_partitions() {
     let folder = tempfile::tempdir().unwrap();
-    let (flow, out) = (Flow::new("lags"), Collected::new());
+    let flow = Flow::new("lags");
+    let out = Collected::new();
     flow.source("in", grows()).sink("out", out.sink());
     let mut options = Options::workers(2);
     options.recovery = Some(Recovery::new(folder.path()).epoch(Duration::from_millis(1)));

@@ -21,7 +21,8 @@ fn items(seed: u64, step: i64) -> Vec<Item> {
     (0..800)
         .filter_map(|number| {
             now += random.below(step);
-            let (key, time) = (random.below(8) as u32, now - random.below(16));
+            let key = random.below(8) as u32;
+            let time = now - random.below(16);
             // One item of a stream for a key and a time: the order of several is not defined by time.
             times.insert((key, time)).then_some((key, time, number))
         })
@@ -46,7 +47,9 @@ fn latest(left: &[(i64, i64)], right: &[(i64, i64)], how: JoinKind) -> Vec<Pair>
     let mut turns: Vec<(i64, bool, i64)> = left.iter().map(|(t, n)| (*t, true, *n)).collect();
     turns.extend(right.iter().map(|(t, n)| (*t, false, *n)));
     turns.sort_unstable();
-    let (mut l, mut r, mut out) = (None, None, Vec::new());
+    let mut l = None;
+    let mut r = None;
+    let mut out = Vec::new();
     for (time, is_left, number) in turns {
         *(if is_left { &mut l } else { &mut r }) = Some(number);
         let alone_counts = if is_left {
@@ -118,7 +121,8 @@ fn of_key(items: &[Item], key: u32) -> Vec<(i64, i64)> {
 
 fn judge(join: Join, how: JoinKind, model: Model, sorted: bool) {
     for seed in 0..2 {
-        let (left, right) = (items(seed, 3), items(seed + 100, 5));
+        let left = items(seed, 3);
+        let right = items(seed + 100, 5);
         let ((in_time, late_left), (table, late_right)) = (split(&left), split(&right));
         let due: BTreeMap<u32, Vec<Pair>> = (0..8)
             .map(|key| {
@@ -131,7 +135,9 @@ fn judge(join: Join, how: JoinKind, model: Model, sorted: bool) {
         let mut first: Option<BTreeMap<u32, Vec<Pair>>> = None;
         for workers in 1..=3 {
             for batch in [1, 13, 10_000] {
-                let (flow, out, late) = (Flow::new("join"), Collected::new(), Collected::new());
+                let flow = Flow::new("join");
+                let out = Collected::new();
+                let late = Collected::new();
                 let stream = |name: &str, items: &[Item]| {
                     let marks = items.iter().copied().map(Mark::Item).collect();
                     let lateness = Duration::from_nanos(LATENESS as u64);
@@ -198,7 +204,8 @@ fn within_a_time() {
 #[test]
 fn more_after_than_before() {
     for how in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
-        let (before, after) = (BEFORE as u64, AFTER as u64);
+        let before = BEFORE as u64;
+        let after = AFTER as u64;
         let join = Join::between(Duration::from_nanos(before), Duration::from_nanos(after));
         judge(join, how, mostly_after, true);
     }
@@ -206,7 +213,8 @@ fn more_after_than_before() {
 
 #[test]
 fn a_key_expires_after_its_time_to_live() {
-    let (flow, out) = (Flow::new("ttl"), Collected::new());
+    let flow = Flow::new("ttl");
+    let out = Collected::new();
     let stream = |name: &str, times: &[i64]| {
         let marks = times.iter().copied().map(Mark::Item).collect();
         flow.source(name, script([marks]))
@@ -228,10 +236,13 @@ fn a_key_expires_after_its_time_to_live() {
 #[test]
 fn without_times_each_item_is_joined_with_the_latest_one_of_the_other_stream() {
     for workers in 1..=3 {
-        let (flow, inner, table) = (Flow::new("join"), Collected::new(), Collected::new());
+        let flow = Flow::new("join");
+        let inner = Collected::new();
+        let table = Collected::new();
         let left = flow.source("left", testing::items((0..50).map(|n| (n % 25, n))));
         let right = flow.source("right", testing::items((10..40).map(|n| (n, -n))));
-        let (left, right) = (left.into_keyed(), right.into_keyed());
+        let left = left.into_keyed();
+        let right = right.into_keyed();
         let pairs = left.join("inner", &right, Join::latest());
         pairs.items().sink("inner out", inner.sink());
         // Each item of the left stream has an output, whether the right one was faster or not.
@@ -267,7 +278,8 @@ fn without_times_a_join_by_time_is_a_mistake() {
         Join::lookup().per_key(second, None),
     ];
     for join in by_time {
-        let (flow, out) = (Flow::new("join"), Collected::new());
+        let flow = Flow::new("join");
+        let out = Collected::new();
         let keyed = flow.source("in", testing::items([(1, 2)])).into_keyed();
         let pairs = keyed.join("pairs", &keyed, join);
         pairs.items().sink("out", out.sink());

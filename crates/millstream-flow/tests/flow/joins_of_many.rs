@@ -36,7 +36,8 @@ fn row(number: u64, word: &str, sign: char) -> Row {
 
 /// All rows, sorted: merged streams have no order between them.
 fn found(input: &[&str], how: JoinAll, workers: usize) -> Vec<Row> {
-    let (flow, out) = (Flow::new("rows"), Collected::new());
+    let flow = Flow::new("rows");
+    let out = Collected::new();
     rows(&flow, input, how).values().sink("out", out.sink());
     run(&flow, workers).expect("nothing fails");
     let mut rows = out.take();
@@ -77,7 +78,8 @@ fn a_running_join_emits_a_row_after_each_value() {
 #[test]
 fn a_key_without_values_expires_after_the_time_to_live() {
     let clock = std::sync::Arc::new(VirtualClock::starting_at(0));
-    let (flow, out) = (Flow::new("rows"), Collected::new());
+    let flow = Flow::new("rows");
+    let out = Collected::new();
     let moved = std::sync::Arc::clone(&clock);
     let source = items([1u64, 2, 3]).batch_size(1);
     let keyed = flow
@@ -110,7 +112,8 @@ fn saving(flow: &Flow, state: &std::path::Path) -> Result<(), FlowError> {
 #[test]
 fn a_crash_at_every_commit_does_not_change_the_results() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (flow, out) = (Flow::new("rows"), folder.path().join("out"));
+    let flow = Flow::new("rows");
+    let out = folder.path().join("out");
     let input = ["1", "wa", "2", "-x", "wb", "3", "-y", "4"];
     let show = |row: Row| format!("{row:?}");
     let written = millstream_flow::codec::encode(
@@ -167,7 +170,9 @@ fn a_saved_join_of_other_streams_is_an_error_that_names_the_step() {
 
 /// The rows of timed streams that are read in turn, one partition for each item of a stream.
 fn timed_rows(batch: usize, workers: usize, how: JoinAll) -> (Vec<(i64, PricedOrder)>, usize) {
-    let (flow, out, late) = (Flow::new("timed"), Collected::new(), Collected::new());
+    let flow = Flow::new("timed");
+    let out = Collected::new();
+    let late = Collected::new();
     let timed = |name, items: &[(i64, i64)]| {
         let marks = items.iter().copied().map(Mark::Item).collect();
         let source = flow.source(name, script([marks]).batch_size(batch));

@@ -21,7 +21,8 @@ fn input() -> (Vec<Marks>, Model) {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        let (key, value) = ((state >> 33) as u32 % 70, (state >> 40) as i64 % 100 - 50);
+        let key = (state >> 33) as u32 % 70;
+        let value = (state >> 40) as i64 % 100 - 50;
         model.entry(key).or_default().push(value);
         partitions[key as usize % 3].push(Mark::Item((key, value)));
     }
@@ -125,7 +126,8 @@ fn fold_and_reduce_see_the_values_in_order() {
 #[test]
 fn the_earlier_of_two_equal_values_stays() {
     let flow = Flow::new("ties");
-    let (least, most) = (Collected::new(), Collected::new());
+    let least = Collected::new();
+    let most = Collected::new();
     let tied = [1.0, -0.0, 0.0, 1.0].map(Mark::Item).to_vec();
     let keyed = flow.source("in", script([tied])).key_by(|_| 0);
     keyed.min(Emit::End).values().sink("least", least.sink());

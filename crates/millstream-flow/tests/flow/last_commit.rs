@@ -141,14 +141,16 @@ fn cursor(path: &Path, name: &str) -> u64 {
 fn the_cursor_of_a_journal_reaches_its_end() {
     for at in Crash::MOMENTS {
         let folder = tempfile::tempdir().expect("a folder");
-        let (input, state) = (folder.path().join("in"), folder.path().join("state"));
+        let input = folder.path().join("in");
+        let state = folder.path().join("state");
         let journal = Journal::open(&input, Opening::default()).expect("it is made");
         let numbers = (0..3000u64).map(|n| n.to_string());
         journal
             .writer()
             .and_then(|writer| writer.append_many(numbers))
             .expect("it is appended");
-        let (flow, out) = (Flow::new("read"), Collected::new());
+        let flow = Flow::new("read");
+        let out = Collected::new();
         let source = journals::read(&input).cursor("reader");
         flow.source("in", codec::decode(source, codec::text))
             .sink("out", out.sink());
@@ -165,7 +167,8 @@ fn the_cursor_of_a_journal_reaches_its_end() {
 fn the_recorded_input_of_a_durable_source_is_removed() {
     for at in Crash::MOMENTS {
         let state = tempfile::tempdir().expect("a folder");
-        let (flow, out) = (Flow::new("read"), Collected::new());
+        let flow = Flow::new("read");
+        let out = Collected::new();
         let numbers = items((0..200u64).map(|n| n.to_string()));
         flow.source("in", numbers.durable()).sink("out", out.sink());
         crash(&flow, 1, state.path(), at);

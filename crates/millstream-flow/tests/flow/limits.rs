@@ -90,7 +90,8 @@ fn the_values_that_pass_are_those_of_a_plain_loop() {
         for (verb, most, every) in verbs {
             let wanted = model(&events, most, every);
             for (workers, batch) in [(1, 1), (2, 7), (3, 10_000)] {
-                let (flow, out) = (Flow::new("limits"), Collected::new());
+                let flow = Flow::new("limits");
+                let out = Collected::new();
                 verb(&timed(&flow, &events, batch))
                     .map(|event| event.value.2)
                     .items()
@@ -116,7 +117,9 @@ fn without_a_life_the_first_value_of_a_key_is_the_only_one() {
         }
     }
     for workers in 1..=3 {
-        let (flow, plain, times) = (Flow::new("once"), Collected::new(), Collected::new());
+        let flow = Flow::new("once");
+        let plain = Collected::new();
+        let times = Collected::new();
         let source = flow.source("plain", items(events.clone()));
         let keyed = source.key_by(|event| event.0).map(|event| event.2);
         keyed.dedupe(None).items().sink("plain out", plain.sink());
@@ -132,7 +135,9 @@ fn without_a_life_the_first_value_of_a_key_is_the_only_one() {
 #[test]
 fn without_times_a_period_is_one_of_the_clock() {
     let clock = VirtualClock::starting_at(0);
-    let (flow, once, few) = (Flow::new("periods"), Collected::new(), Collected::new());
+    let flow = Flow::new("periods");
+    let once = Collected::new();
+    let few = Collected::new();
     let minute = Duration::from_secs(60);
     let mut marks = Vec::new();
     for first in [0, 4, 8] {
@@ -166,7 +171,8 @@ fn a_throttle_that_passes_nothing_is_a_mistake() {
 fn a_crash_at_every_commit_does_not_change_what_passes() {
     let folder = tempfile::tempdir().unwrap();
     let build = |out: &Path| {
-        let (flow, events) = (Flow::new("limits"), events(3, 200));
+        let flow = Flow::new("limits");
+        let events = events(3, 200);
         let keyed = timed(&flow, &events, 7);
         let once = keyed.dedupe(Some(ns(LIFE)));
         let few = keyed.throttle(2, ns(LIFE));
@@ -188,7 +194,8 @@ fn a_crash_at_every_commit_does_not_change_what_passes() {
         lines.sort_unstable();
         lines
     };
-    let (plain, crashed) = (folder.path().join("plain"), folder.path().join("crashed"));
+    let plain = folder.path().join("plain");
+    let crashed = folder.path().join("crashed");
     let uninterrupted: Result<(), FlowError> = run_saving(
         &build(&plain),
         1,

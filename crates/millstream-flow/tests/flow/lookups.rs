@@ -16,9 +16,11 @@ fn answers(
     lookups: Lookups,
     fails: fn(usize) -> bool,
 ) -> (Vec<u32>, Vec<(u32, usize)>) {
-    let (flow, out) = (Flow::new("lookups"), Collected::new());
+    let flow = Flow::new("lookups");
+    let out = Collected::new();
     let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
-    let (clock, told) = (Arc::new(VirtualClock::starting_at(0)), Arc::clone(&asked));
+    let clock = Arc::new(VirtualClock::starting_at(0));
+    let told = Arc::clone(&asked);
     let moved = Arc::clone(&clock);
     flow.source("in", items(script.to_vec()))
         .enrich_cached(
@@ -31,9 +33,10 @@ fn answers(
             move |question| {
                 let mut asked = told.lock().expect("no holder panics");
                 asked.push(*question);
-                match fails(asked.len()) {
-                    true => Err(format!("{question} has no answer")),
-                    false => Ok(asked.len()),
+                if fails(asked.len()) {
+                    Err(format!("{question} has no answer"))
+                } else {
+                    Ok(asked.len())
                 }
             },
         )

@@ -51,7 +51,8 @@ fn waves(waves: u64, step: fn(&Stream<Timed<u64>>)) -> Vec<u64> {
 }
 
 fn assert_bounded(what: &str, resident: &[u64]) {
-    let (first, last) = (resident[0], resident[resident.len() - 1]);
+    let first = resident[0];
+    let last = resident[resident.len() - 1];
     // Keys of two waves at once would be about twice the first.
     assert!(last < first + first / 2, "{what}: {resident:?}");
 }

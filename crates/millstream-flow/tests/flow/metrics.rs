@@ -135,7 +135,8 @@ fn latency_counts_from_the_source() {
         .named("quick")
         .sink("out", Collected::new().sink());
     let report = run(&flow, 1).unwrap();
-    let (slow, quick) = (report.step("slow").unwrap(), report.step("quick").unwrap());
+    let slow = report.step("slow").unwrap();
+    let quick = report.step("quick").unwrap();
     assert!(slow.busy_ns >= 15_000_000);
     assert!(
         quick.latency_ns.min() >= 4_990_000,

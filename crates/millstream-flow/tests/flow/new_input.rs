@@ -133,7 +133,8 @@ fn kills_between_and_inside_the_runs_do_not_change_the_results() {
             _ => Box::new(file(&input).durable()),
         };
         let flow = counting(source, &out);
-        let (mut before, mut crashes) = (0, 0);
+        let mut before = 0;
+        let mut crashes = 0;
         let mut expected = Vec::new();
         for round in 0..3 {
             let all = before + 20_000 + random.below(500) as usize;
@@ -219,7 +220,8 @@ fn a_grown_journal_resumes() {
     let [input, state] = ["in", "state"].map(|name| folder.path().join(name));
     let journal = Journal::open(&input, Opening::default()).expect("it is made");
     let writer = journal.writer().expect("it writes");
-    let (flow, out) = (Flow::new("read"), Collected::<String>::new());
+    let flow = Flow::new("read");
+    let out = Collected::<String>::new();
     let source = codec::decode(journals::read(&input), codec::text);
     flow.source("in", source).sink("out", out.sink());
     let mut expected = Vec::new();
@@ -261,7 +263,8 @@ fn a_last_line_may_get_a_line_end_later() {
     for end in ["\n", "\r\n"] {
         let folder = tempfile::tempdir().expect("a folder");
         let [input, state] = ["in", "state"].map(|name| folder.path().join(name));
-        let (flow, out) = (Flow::new("files"), Collected::<String>::new());
+        let flow = Flow::new("files");
+        let out = Collected::<String>::new();
         flow.source("lines", file(&input)).sink("out", out.sink());
         for text in ["a", end, "b\nc", &format!("{end}d")] {
             append(&input, text);
@@ -294,9 +297,10 @@ fn a_fresh_run_removes_the_saved_state() {
     let [input, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     append(&input, &numbers(0, 700));
     for durable in [false, true] {
-        let source: Box<dyn Source<Vec<String>>> = match durable {
-            false => Box::new(file(&input)),
-            true => Box::new(file(&input).durable()),
+        let source: Box<dyn Source<Vec<String>>> = if durable {
+            Box::new(file(&input).durable())
+        } else {
+            Box::new(file(&input))
         };
         let flow = counting(source, &out);
         for _ in 0..3 {

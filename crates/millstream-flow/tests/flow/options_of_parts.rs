@@ -51,7 +51,8 @@ fn a_directory_has_partitions() {
 
 #[test]
 fn windows_are_not_absurdly_many_or_long() {
-    let (hour, micro) = (Duration::from_secs(3600), Duration::from_micros(1));
+    let hour = Duration::from_secs(3600);
+    let micro = Duration::from_micros(1);
     for (window, wrong) in [
         (
             Window::sliding(hour, micro),
@@ -87,7 +88,8 @@ fn an_epoch_may_be_longer_than_any_run() {
         Duration::from_nanos(u64::MAX),
     ] {
         let state = tempfile::tempdir().expect("a directory");
-        let (flow, out) = (Flow::new("long"), Collected::new());
+        let flow = Flow::new("long");
+        let out = Collected::new();
         flow.source("in", items(0..100)).sink("out", out.sink());
         run_saving(&flow, 2, Recovery::new(state.path()).epoch(epoch)).expect("it runs");
         assert_eq!(out.take().len(), 100);

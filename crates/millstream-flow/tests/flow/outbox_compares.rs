@@ -44,9 +44,10 @@ impl Destination for Store {
             fault(objects, first, &rows);
             return Err(DeliveryError::retry("no answer"));
         }
-        match objects.entry(first).or_insert_with(|| rows.clone()) == &rows {
-            true => Ok(()),
-            false => Err(DeliveryError::fatal("another process delivers too")),
+        if objects.entry(first).or_insert_with(|| rows.clone()) == &rows {
+            Ok(())
+        } else {
+            Err(DeliveryError::fatal("another process delivers too"))
         }
     }
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {

@@ -278,7 +278,8 @@ fn a_destination_that_has_lost_its_newest_records_receives_them_again() {
     run(&copy(100, table.outbox()), 1, recovery(state.path())).expect("it runs");
     assert_eq!(table.sorted(), numbers(100));
     // Also while a flow runs: the destination fails in a write, and has less than before.
-    let (state, table) = (tempfile::tempdir().expect("a folder"), Table::new(true));
+    let state = tempfile::tempdir().expect("a folder");
+    let table = Table::new(true);
     table.loses_at_write(5, 10);
     run(&copy(100, table.outbox()), 1, recovery(state.path())).expect("it runs");
     assert_eq!(table.sorted(), numbers(100));
@@ -335,7 +336,8 @@ fn a_fresh_start_removes_the_outbox_with_the_records_that_wait() {
 /// A destination with 50 records, and two copies of the state directory of the flow that has delivered them.
 fn two_copies() -> (TempDir, Table, [PathBuf; 2]) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (state, copied) = (folder.path().join("state"), folder.path().join("copied"));
+    let state = folder.path().join("state");
+    let copied = folder.path().join("copied");
     let table = Table::new(true);
     run(&copy(50, table.outbox()), 1, recovery(&state)).expect("it runs");
     copy_dir(&state, &copied);
@@ -347,9 +349,10 @@ fn copy_dir(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).expect("it is there") {
         let entry = entry.expect("it is readable");
         let target = to.join(entry.file_name());
-        match entry.file_type().expect("it has one").is_dir() {
-            true => copy_dir(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).expect("it is copied")),
+        if entry.file_type().expect("it has one").is_dir() {
+            copy_dir(&entry.path(), &target)
+        } else {
+            drop(std::fs::copy(entry.path(), target).expect("it is copied"))
         }
     }
 }

@@ -155,7 +155,8 @@ fn judge(dir: &Path, remembers: bool, seed: u64) {
 fn kills_lose_nothing_and_repeat_nothing_where_the_destination_remembers() {
     for remembers in [true, false] {
         // A fast machine ends a flow after few kills: flows are killed until there are enough.
-        let (mut kills, mut seed) = (0, 0);
+        let mut kills = 0;
+        let mut seed = 0;
         while kills <= 4 {
             seed += 1;
             let folder = tempfile::tempdir().expect("a folder");

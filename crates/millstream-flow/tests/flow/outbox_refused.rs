@@ -53,9 +53,10 @@ impl Contents {
         if !after {
             self.calls += 1;
         }
-        match self.dies == Some((self.calls, after)) {
-            true => Err(DeliveryError::fatal("killed")),
-            false => Ok(()),
+        if self.dies == Some((self.calls, after)) {
+            Err(DeliveryError::fatal("killed"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -194,7 +195,9 @@ fn check(count: u32, picky: &Picky, letters: &Path, place: &str) {
     let mut found = Vec::new();
     for line in text.lines() {
         let mut words = line.splitn(3, ' ');
-        let (step, item, error) = (words.next(), words.next().unwrap(), words.next().unwrap());
+        let step = words.next();
+        let item = words.next().unwrap();
+        let error = words.next().unwrap();
         if item == "5" {
             assert!(error.contains("five"), "{line}");
         } else {
@@ -224,7 +227,8 @@ fn each_record_that_is_refused_is_a_dead_letter_once() {
         for workers in [1, 3] {
             for durable in [true, false] {
                 let dir = tempfile::tempdir().unwrap();
-                let (picky, letters) = (Picky::new(kind), dir.path().join("letters"));
+                let picky = Picky::new(kind);
+                let letters = dir.path().join("letters");
                 let flow = copy(40, &picky, &letters);
                 let state = dir.path().join("state");
                 let place = format!("{kind:?} {workers} {durable}");
@@ -253,10 +257,8 @@ fn each_record_that_is_refused_is_a_dead_letter_once() {
 #[test]
 fn letters_are_written_while_the_flow_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let (picky, letters) = (
-        Picky::new(Kind::Refuses),
-        testing::Collected::<DeadLetter>::new(),
-    );
+    let picky = Picky::new(Kind::Refuses);
+    let letters = testing::Collected::<DeadLetter>::new();
     let flow = Flow::new("copy");
     let source = testing::script([vec![
         testing::Mark::Item(3u32),
@@ -281,7 +283,8 @@ fn a_crash_around_any_commit_repeats_and_loses_no_letter() {
         for moment in Crash::MOMENTS {
             for commit in 1.. {
                 let dir = tempfile::tempdir().unwrap();
-                let (picky, letters) = (Picky::new(kind), dir.path().join("letters"));
+                let picky = Picky::new(kind);
+                let letters = dir.path().join("letters");
                 let flow = copy(20, &picky, &letters);
                 let at = |run| (run == 0).then_some(moment(commit));
                 let crashes = crash(&flow, || 1, at);
@@ -305,7 +308,8 @@ fn an_end_around_any_call_of_the_destination_repeats_and_loses_no_letter() {
     for kind in KINDS {
         for (n, after) in (1..).flat_map(|n| [(n, false), (n, true)]) {
             let dir = tempfile::tempdir().unwrap();
-            let (picky, letters) = (Picky::new(kind), dir.path().join("letters"));
+            let picky = Picky::new(kind);
+            let letters = dir.path().join("letters");
             let flow = copy(10, &picky, &letters);
             picky.contents.lock().unwrap().dies = Some((n, after));
             let state = dir.path().join("state");
@@ -329,7 +333,8 @@ fn random_ends_and_stops_repeat_and_lose_no_letter() {
         let mut random = Random::new(seed);
         let dir = tempfile::tempdir().unwrap();
         let kind = KINDS[random.below(4) as usize];
-        let (picky, letters) = (Picky::new(kind), dir.path().join("letters"));
+        let picky = Picky::new(kind);
+        let letters = dir.path().join("letters");
         let flow = copy(300, &picky, &letters);
         let state = dir.path().join("state");
         for _ in 0..8 {
@@ -364,7 +369,8 @@ fn random_ends_and_stops_repeat_and_lose_no_letter() {
 #[test]
 fn letters_go_through_an_outbox_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
-    let (picky, table) = (Picky::new(Kind::Remembers), Table::new(true));
+    let picky = Picky::new(Kind::Remembers);
+    let table = Table::new(true);
     let flow = Flow::new("copy");
     let item = |letter: &DeadLetter, out: &mut Vec<u8>| {
         out.extend_from_slice(letter.item.as_deref().unwrap_or("?").as_bytes());
@@ -381,7 +387,8 @@ fn letters_go_through_an_outbox_of_their_own() {
 
 #[test]
 fn a_sink_with_dead_letters_gets_none_of_another() {
-    let (one, other) = (Picky::new(Kind::Refuses), Picky::new(Kind::Refuses));
+    let one = Picky::new(Kind::Refuses);
+    let other = Picky::new(Kind::Refuses);
     let flow = Flow::new("circle");
     let shared: Arc<dyn millstream_flow::sink::Sink<Vec<DeadLetter>>> =
         Arc::new(codec::encode(other.outbox(), letter));
@@ -405,7 +412,8 @@ fn a_sink_with_dead_letters_gets_none_of_another() {
 #[test]
 fn refused_records_that_were_removed_are_missed() {
     let dir = tempfile::tempdir().unwrap();
-    let (picky, letters) = (Picky::new(Kind::Refuses), dir.path().join("letters"));
+    let picky = Picky::new(Kind::Refuses);
+    let letters = dir.path().join("letters");
     let state = dir.path().join("state");
     let flow = copy(20, &picky, &letters);
     run(&flow, 1, recovery(&state)).unwrap();
@@ -420,7 +428,8 @@ fn refused_records_that_were_removed_are_missed() {
 fn what_is_taken_after_a_failed_write_is_no_letter() {
     for kind in [Kind::LeavesOut, Kind::LeavesOutAndRemembers] {
         let dir = tempfile::tempdir().unwrap();
-        let (picky, letters) = (Picky::new(kind), dir.path().join("letters"));
+        let picky = Picky::new(kind);
+        let letters = dir.path().join("letters");
         // The first write leaves records out and fails; then the destination takes all.
         picky.contents.lock().unwrap().relents = true;
         let flow = copy(12, &picky, &letters);
@@ -434,7 +443,8 @@ fn what_is_taken_after_a_failed_write_is_no_letter() {
 
 #[test]
 fn a_sink_with_dead_letters_is_that_of_one_step() {
-    let (picky, dir) = (Picky::new(Kind::Refuses), tempfile::tempdir().unwrap());
+    let picky = Picky::new(Kind::Refuses);
+    let dir = tempfile::tempdir().unwrap();
     let flow = Flow::new("shared");
     let shared: Arc<dyn millstream_flow::sink::Sink<Frames>> = Arc::new(picky.outbox());
     let numbers = flow.source("numbers", testing::items(0..4u32));

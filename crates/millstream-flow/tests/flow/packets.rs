@@ -49,7 +49,8 @@ fn run(flow: &Flow, workers: usize, packets: Option<Packets>) -> Result<Report, 
 }
 
 fn counted(numbers: &[u64], announced: bool) -> (Flow, Collected<(u64, Counted)>) {
-    let (flow, out) = (Flow::new("counted"), Collected::new());
+    let flow = Flow::new("counted");
+    let out = Collected::new();
     if announced {
         flow.saves::<Counted>();
     }

@@ -140,7 +140,8 @@ fn letter(key: Option<&str>, item: &str, error: &str) -> DeadLetter {
 fn dead_letters_are_written_and_counted() {
     for workers in 1..=3 {
         let flow = Flow::new("prices");
-        let (seen, dead) = (Collected::new(), Collected::new());
+        let seen = Collected::new();
+        let dead = Collected::new();
         texts(&flow)
             .try_map("price", OnError::dead_letter(dead.sink()), |text| {
                 price(text)
@@ -283,9 +284,10 @@ fn an_item_that_cannot_be_encoded_is_handled_by_the_policy_of_the_sink() {
         let path = dir.path().join(format!("{workers}"));
         let flow = Flow::new("letters");
         let dead = Collected::new();
-        let on_error = match is_skipped {
-            true => OnError::dead_letter(dead.sink()),
-            false => OnError::Fail,
+        let on_error = if is_skipped {
+            OnError::dead_letter(dead.sink())
+        } else {
+            OnError::Fail
         };
         flow.source("in", items([65_i64, 1000, 67, -1])).try_sink(
             "out",
@@ -312,7 +314,8 @@ fn an_item_that_cannot_be_encoded_is_handled_by_the_policy_of_the_sink() {
 
 #[test]
 fn an_item_that_is_too_large_for_the_destination_is_handled_by_the_policy_of_the_sink() {
-    let (table, dead) = (Table::new(true), Collected::new());
+    let table = Table::new(true);
+    let dead = Collected::new();
     let flow = Flow::new("rows");
     let rows = ["a".to_owned(), "b".repeat((2 << 20) + 1), "c".to_owned()];
     let sink = codec::encode(table.outbox(), codec::display);

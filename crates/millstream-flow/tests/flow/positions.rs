@@ -104,7 +104,8 @@ fn a_decoded_source_resumes_from_its_position() {
 
 /// A flow of the numbers from a durable source, and the numbers at which it is opened.
 fn durable(end: u64, out: &Collected<String>) -> (Flow, Arc<Mutex<Vec<u64>>>) {
-    let (flow, opened) = (Flow::new("numbers"), Arc::default());
+    let flow = Flow::new("numbers");
+    let opened = Arc::default();
     let source = Counting {
         opened: Arc::clone(&opened),
         ..counting(end)
@@ -122,7 +123,8 @@ fn numbers(end: u64) -> Vec<String> {
 fn a_durable_source_resumes_from_the_position_of_its_last_record() {
     let folder = tempfile::tempdir().unwrap();
     let out = Collected::new();
-    let (mut crashes, mut end) = (0, 200);
+    let mut crashes = 0;
+    let mut end = 200;
     let recorded = || {
         let mut last = 0;
         let path = recorded_input_dir(folder.path(), "in");
@@ -214,9 +216,10 @@ fn versions(first: u8, second: u8, durable: bool) -> Result<(), FlowError> {
             ..counting(end)
         };
         let flow = Flow::new("numbers");
-        match durable {
-            true => flow.source("in", codec::decode(source.durable(), codec::text)),
-            false => flow.source("in", codec::decode(source, codec::text)),
+        if durable {
+            flow.source("in", codec::decode(source.durable(), codec::text))
+        } else {
+            flow.source("in", codec::decode(source, codec::text))
         }
         .sink("out", out.sink());
         run(&flow, 1, Recovery::new(folder.path()))
@@ -287,9 +290,10 @@ fn a_position_that_fails_ends_the_flow_and_names_the_source() {
     for durable in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let flow = Flow::new("lost");
-        match durable {
-            true => flow.source("in", codec::decode(Unread.durable(), codec::text)),
-            false => flow.source("in", codec::decode(Unread, codec::text)),
+        if durable {
+            flow.source("in", codec::decode(Unread.durable(), codec::text))
+        } else {
+            flow.source("in", codec::decode(Unread, codec::text))
         }
         .sink("out", Collected::new().sink());
         let error = run(&flow, 1, Recovery::new(folder.path())).unwrap_err();
@@ -372,7 +376,8 @@ fn positions(out: &Path) -> (Flow, [Arc<Mutex<Vec<u64>>>; 2]) {
 /// kinds durable. One partition of the durable numbers has ended.
 fn write_fixture() {
     let folder = tempfile::tempdir().unwrap();
-    let (state, out) = (folder.path().join("state"), folder.path().join("out"));
+    let state = folder.path().join("state");
+    let out = folder.path().join("out");
     let (flow, _) = positions(&out);
     let recovery = Recovery::new(&state).epoch(Duration::ZERO);
     run(&flow, 1, recovery.crash_after(7)).unwrap_err();
@@ -390,7 +395,8 @@ fn a_state_directory_of_version_1_resumes() {
         write_fixture();
     }
     let folder = tempfile::tempdir().unwrap();
-    let (state, out) = (folder.path().join("state"), folder.path().join("out"));
+    let state = folder.path().join("state");
+    let out = folder.path().join("out");
     for journal in JOURNALS {
         write_journal(&fixture_of(journal), &state.join(journal));
     }

@@ -88,10 +88,8 @@ fn a_crash_at_every_commit_does_not_change_the_results() {
         .run(Options::default())
         .expect("it runs");
     for commits in [1, 2, 3] {
-        let (out, state) = (
-            folder.path().join(format!("out{commits}")),
-            folder.path().join(format!("state{commits}")),
-        );
+        let out = folder.path().join(format!("out{commits}"));
+        let state = folder.path().join(format!("state{commits}"));
         let flow = word_count(&[&input], &out);
         let crashes = crash_everywhere(&flow, &state, commits, || 1);
         assert!(crashes > 1, "{crashes}");
@@ -117,10 +115,8 @@ fn another_number_of_workers_resumes_the_same_state() {
         .run(Options::default())
         .expect("it runs");
     for seed in 0..4 {
-        let (out, state) = (
-            folder.path().join(format!("out{seed}")),
-            folder.path().join(format!("state{seed}")),
-        );
+        let out = folder.path().join(format!("out{seed}"));
+        let state = folder.path().join(format!("state{seed}"));
         let flow = word_count(&inputs, &out);
         let mut random = Random::new(seed);
         let crashes = crash_everywhere(&flow, &state, 2, || 1 + random.below(3) as usize);
@@ -134,7 +130,8 @@ fn a_stopped_run_resumes_and_ends_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let input = folder.path().join("in");
     std::fs::write(&input, words(3, 60_000)).expect("it is written");
-    let (whole, out) = (folder.path().join("whole"), folder.path().join("out"));
+    let whole = folder.path().join("whole");
+    let out = folder.path().join("out");
     word_count(&[&input], &whole)
         .run(Options::default())
         .expect("it runs");
@@ -164,7 +161,8 @@ fn journals_are_read_and_truncated_at_the_commit() {
     use millstream_flow::journals;
     use millstream_journal::{Journal, Options as Opening};
     let folder = tempfile::tempdir().expect("a folder");
-    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    let input = folder.path().join("in");
+    let output = folder.path().join("out");
     let journal = Journal::open(&input, Opening::default()).expect("it is made");
     let numbers = (0..20_000u64).map(|n| n.to_string());
     journal

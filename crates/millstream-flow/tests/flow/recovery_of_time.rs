@@ -202,7 +202,8 @@ const STEPS: [(&str, Build); 18] = [
         both(keyed.window("step", Window::tumbling(ns(10))).count())
     }),
     ("join within windows", |flow| {
-        let (left, right) = (timed(flow, "left", 4, 1), timed(flow, "right", 5, 1));
+        let left = timed(flow, "left", 4, 1);
+        let right = timed(flow, "right", 5, 1);
         let outcome = left.join_windows(
             "step",
             &right,
@@ -256,7 +257,8 @@ const STEPS: [(&str, Build); 18] = [
 ];
 
 fn joined(flow: &Flow, join: Join) -> Said {
-    let (left, right) = (timed(flow, "left", 4, 1), timed(flow, "right", 5, 1));
+    let left = timed(flow, "left", 4, 1);
+    let right = timed(flow, "right", 5, 1);
     let outcome = left.join("step", &right, join);
     let number = |event: &Option<Event>| event.as_ref().map(|event| event.number);
     let pairs = outcome
@@ -292,7 +294,8 @@ fn by_key(path: &Path) -> BTreeMap<(String, bool), Vec<String>> {
 fn play(commits: u64, workers: impl Fn(usize) -> usize) {
     for (name, build) in STEPS {
         let folder = tempfile::tempdir().expect("a folder");
-        let (whole, out) = (folder.path().join("whole"), folder.path().join("out"));
+        let whole = folder.path().join("whole");
+        let out = folder.path().join("out");
         flow(build, &whole)
             .run(Options::default())
             .expect("it runs");
@@ -307,7 +310,8 @@ fn play(commits: u64, workers: impl Fn(usize) -> usize) {
             },
         );
         assert!(crashes > 3, "{name}: {crashes}");
-        let (is, due) = (by_key(&out), by_key(&whole));
+        let is = by_key(&out);
+        let due = by_key(&whole);
         assert!(!due.is_empty(), "{name} says nothing");
         if name == "lists" {
             // Which items share a list depends on the workers; each item is in one list, in order.
@@ -358,7 +362,8 @@ fn removed_keys_are_removed_from_the_disk() {
         }
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let (out, state) = (folder.path().join("out"), folder.path().join("state"));
+    let out = folder.path().join("out");
+    let state = folder.path().join("state");
     let flow = Flow::new("twice");
     flow.saves::<Twice>();
     // Keys 0 to 299 occur twice, the others once.
@@ -385,7 +390,8 @@ fn removed_keys_are_removed_from_the_disk() {
 #[test]
 fn unsaved_and_unreadable_states_are_reported_with_step_and_key() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (out, state) = (folder.path().join("out"), folder.path().join("state"));
+    let out = folder.path().join("out");
+    let state = folder.path().join("state");
     let make = |length: u64, announced: bool| {
         let flow = Flow::new("sums");
         if announced {

@@ -194,7 +194,8 @@ fn durable(clock: &VirtualClock, out: &Collected<String>) -> Flow {
 #[test]
 fn recorded_input_of_a_durable_source_has_the_same_output_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (clock, out) = (VirtualClock::starting_at(1_000_000), Collected::new());
+    let clock = VirtualClock::starting_at(1_000_000);
+    let out = Collected::new();
     let flow = durable(&clock, &out);
     let options = Options {
         recovery: Some(Recovery::new(folder.path()).sync(false)),

@@ -141,7 +141,8 @@ fn the_first_output_follows_the_first_items_and_a_stop_the_next() {
             let what = format!("{name}, {place}, {workers} workers");
             let folder = tempfile::tempdir_in(&folder).expect("a folder");
             let flow = Flow::new("slow");
-            let (handled, out) = (Arc::new(AtomicUsize::new(0)), Collected::new());
+            let handled = Arc::new(AtomicUsize::new(0));
+            let out = Collected::new();
             slow(&source(&flow, folder.path()), place, &handled, &out);
             let running = flow.start(Options::workers(workers)).expect("it starts");
             let mut arrived = out.take().len();
@@ -182,17 +183,19 @@ fn a_commit_waits_for_a_few_items_and_a_flow_killed_after_each_makes_progress() 
     let folder = tempfile::tempdir().expect("a folder");
     for durable in [false, true] {
         let folder = tempfile::tempdir_in(&folder).expect("a folder");
-        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        let input = folder.path().join("in");
+        let output = folder.path().join("out");
         lines(&input, SHORT);
         let handled = Arc::new(AtomicUsize::new(0));
         let flow = Flow::new("slow");
         let read = files::lines(&input);
-        let numbers = match durable {
-            true => flow.source(
+        let numbers = if durable {
+            flow.source(
                 "in",
                 codec::decode(files::read([&input]).durable(), codec::text),
-            ),
-            false => flow.source("in", read),
+            )
+        } else {
+            flow.source("in", read)
         };
         let count = Arc::clone(&handled);
         numbers
@@ -233,7 +236,8 @@ fn an_epoch_ends_within_a_large_batch_beside_another_source() {
     let folder = tempfile::tempdir().expect("a folder");
     for workers in [1, 2] {
         let flow = Flow::new("two sources");
-        let (handled, out) = (Arc::new(AtomicUsize::new(0)), Collected::new());
+        let handled = Arc::new(AtomicUsize::new(0));
+        let out = Collected::new();
         let count = COUNT as u64;
         let single = generator::from_fn(move |n| (n < count).then(|| n.to_string()));
         let both = flow.source("greedy", Greedy(COUNT));
@@ -256,7 +260,9 @@ fn items_left_a_second_after_a_stop_are_counted_and_resumed_by_the_next_start() 
     // The step after the source makes many items of one, and the source cannot hold them back.
     let describe = || {
         let flow = Flow::new("many");
-        let (count, fast, out) = (Arc::clone(&handled), Arc::clone(&quick), Collected::new());
+        let count = Arc::clone(&handled);
+        let fast = Arc::clone(&quick);
+        let out = Collected::new();
         flow.source("in", items([0u64]))
             .flat_map(|_| 0..2_000u64)
             .key_by(|n| n % 3)

@@ -59,9 +59,10 @@ fn check<K: Key>(key: fn(u64) -> K, workers: usize, type_name: &str) {
         let keyed = flow
             .source("in", items((0..1000u64).map(|n| n % 10)).batch_size(7))
             .key_by(move |n| key(*n));
-        let counts = match logic {
-            true => keyed.stateful_with("count", None, |_| Nothing).values(),
-            false => keyed
+        let counts = if logic {
+            keyed.stateful_with("count", None, |_| Nothing).values()
+        } else {
+            keyed
                 .stateful(
                     "count",
                     |_| 0u64,
@@ -70,7 +71,7 @@ fn check<K: Key>(key: fn(u64) -> K, workers: usize, type_name: &str) {
                         [*sum]
                     },
                 )
-                .values(),
+                .values()
         };
         counts.sink("out", Collected::new().sink());
         let said = format!("{:?}", run(&flow, workers).unwrap_err());
@@ -133,7 +134,8 @@ fn one_that_depends_on_the_program_is_found_at_the_resume() {
 
 #[test]
 fn stable_keys_of_all_kinds_pass() {
-    let (flow, out) = (Flow::new("stable"), Collected::new());
+    let flow = Flow::new("stable");
+    let out = Collected::new();
     flow.source("in", items((0..1000u64).map(|n| n % 10)))
         .key_by(|n| (n.to_string(), *n as i8, *b"ab"))
         .count(Emit::End)

@@ -109,7 +109,8 @@ pub fn receive_one(server: &TcpListener) -> Vec<u8> {
 
 /// Returns the frames of a whole stream.
 pub fn cut(framing: Framing, bytes: &[u8]) -> Vec<Vec<u8>> {
-    let (mut cutter, mut spans) = (framing::Cutter::new(framing, 1 << 20), Vec::new());
+    let mut cutter = framing::Cutter::new(framing, 1 << 20);
+    let mut spans = Vec::new();
     let used = cutter.cut(bytes, 0, &mut spans).unwrap();
     assert_eq!(used, bytes.len(), "only whole frames");
     spans

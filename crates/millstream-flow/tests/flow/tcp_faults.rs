@@ -302,7 +302,8 @@ fn a_refused_connection_is_named_with_its_source() {
 #[test]
 fn a_client_without_a_valid_frame_fails_the_flow() {
     let (source, told) = listener();
-    let (flow, out) = (Flow::new("tcp"), Collected::<String>::new());
+    let flow = Flow::new("tcp");
+    let out = Collected::<String>::new();
     flow.source("in", codec::decode(source.connections(2), codec::text))
         .sink("out", out.sink());
     let running = flow.start(Options::default()).unwrap();

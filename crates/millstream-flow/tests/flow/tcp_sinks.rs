@@ -274,10 +274,8 @@ fn a_receiver_that_is_not_up_yet_is_waited_for() {
     let place = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = place.local_addr().unwrap();
     drop(place);
-    let (flow, began) = (
-        Flow::new("early"),
-        std::sync::Arc::new(std::sync::Barrier::new(2)),
-    );
+    let flow = Flow::new("early");
+    let began = std::sync::Arc::new(std::sync::Barrier::new(2));
     let sink = tcp::send_to(&at.to_string()).connect_timeout(WATCHDOG);
     flow.source("in", testing::items(["one".to_owned()]))
         .sink("out", codec::encode(sink, codec::display::<String>));

@@ -130,7 +130,8 @@ fn items_and_timers_of_a_key_have_a_fixed_order() {
         let due = model(&events);
         for workers in 1..=3 {
             for batch in [1, 7, 100, 10_000] {
-                let (flow, out) = (Flow::new("timers"), Collected::new());
+                let flow = Flow::new("timers");
+                let out = Collected::new();
                 flow.saves::<Event>();
                 let marks = events.iter().cloned().map(Mark::Item).collect();
                 flow.source("in", script([marks]).batch_size(batch))
@@ -180,7 +181,8 @@ fn a_key_without_items_expires_in_event_time() {
     ];
     for workers in 1..=2 {
         for batch in [1, 100] {
-            let (flow, out) = (Flow::new("ttl"), Collected::new());
+            let flow = Flow::new("ttl");
+            let out = Collected::new();
             flow.saves::<Event>();
             let marks = items.map(Mark::Item).to_vec();
             flow.source("in", script([marks]).batch_size(batch))
@@ -205,7 +207,9 @@ fn a_key_without_items_expires_in_event_time() {
 #[test]
 fn the_only_key_expires_and_fires_before_its_own_next_item() {
     for batch in [1, 100] {
-        let (flow, lives, rings) = (Flow::new("alone"), Collected::new(), Collected::new());
+        let flow = Flow::new("alone");
+        let lives = Collected::new();
+        let rings = Collected::new();
         let marks = [0, 5, 100, 105, 300].map(Mark::Item).to_vec();
         let items = flow
             .source("in", script([marks]).batch_size(batch))
@@ -264,7 +268,8 @@ impl Logic<u32, i64> for Beats {
 }
 
 fn beats(marks: Vec<Mark<i64>>, clock: &VirtualClock, workers: usize) -> Vec<(u32, i64)> {
-    let (flow, out) = (Flow::new("beats"), Collected::new());
+    let flow = Flow::new("beats");
+    let out = Collected::new();
     flow.saves::<Event>();
     flow.source("in", script([marks]))
         .key_by(|n| *n as u32)
@@ -300,7 +305,8 @@ fn timers_in_processing_time_follow_the_clock_of_the_run() {
 
 #[test]
 fn a_real_clock_wakes_a_worker_for_its_timer() {
-    let (flow, out) = (Flow::new("beats"), Collected::new());
+    let flow = Flow::new("beats");
+    let out = Collected::new();
     flow.saves::<Event>();
     let marks = vec![Mark::Item(1), Mark::Pause(Duration::from_millis(60))];
     flow.source("in", script([marks]))
@@ -330,7 +336,8 @@ impl<K> Logic<K, i64> for Clock {
 
 #[test]
 fn the_verb_of_a_logic_follows_the_times_of_its_stream() {
-    let (flow, out) = (Flow::new("timed"), Collected::new());
+    let flow = Flow::new("timed");
+    let out = Collected::new();
     flow.source("in", script([[1, 9, 30].map(Mark::Item).to_vec()]))
         .event_time(|time: &i64| *time, EventTime::default())
         .key_by(|_| 0_u32)

@@ -30,7 +30,8 @@ fn sums(out: &std::path::Path) -> Flow {
 #[test]
 fn a_key_is_called_once_for_a_batch_and_resumed_with_its_state() {
     let dir = tempfile::tempdir().unwrap();
-    let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
+    let whole = dir.path().join("whole");
+    let out = dir.path().join("out");
     // With an epoch for each batch, batches are as large as the script says.
     let lockstep = |state: &str| Recovery::new(dir.path().join(state)).epoch(Duration::ZERO);
     run_saving(&sums(&whole), 1, lockstep("whole.state")).unwrap();

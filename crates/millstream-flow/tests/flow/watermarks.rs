@@ -44,7 +44,8 @@ fn timed(
 #[test]
 fn the_slowest_partition_decides() {
     for workers in 1..=3 {
-        let (flow, out) = (Flow::new("slowest"), Collected::new());
+        let flow = Flow::new("slowest");
+        let out = Collected::new();
         let fast = [10, 90, 91].map(Mark::Item).to_vec();
         let mut slow = vec![Mark::Item(11), Mark::Pause(Duration::from_millis(30))];
         slow.extend([12, 40].map(Mark::Item));
@@ -63,7 +64,8 @@ fn the_slowest_partition_decides() {
 #[test]
 fn merged_streams_wait_for_each_other() {
     for workers in 1..=3 {
-        let (flow, out) = (Flow::new("merged"), Collected::new());
+        let flow = Flow::new("merged");
+        let out = Collected::new();
         let slow = vec![
             Mark::Pause(Duration::from_millis(30)),
             Mark::Item(12),
@@ -86,7 +88,8 @@ fn merged_streams_wait_for_each_other() {
 fn an_idle_partition_does_not_hold_back_others() {
     for workers in 1..=3 {
         let clock = VirtualClock::starting_at(0);
-        let (flow, out) = (Flow::new("idle"), Collected::new());
+        let flow = Flow::new("idle");
+        let out = Collected::new();
         // The clock advances until the worker of the other partition has read it twice.
         let mut busy = vec![Mark::Item(10), Mark::Item(60)];
         for n in 0..5 {
@@ -115,7 +118,8 @@ fn an_idle_partition_does_not_hold_back_others() {
 
 #[test]
 fn processing_time_advances_without_items() {
-    let (flow, out) = (Flow::new("processing"), Collected::new());
+    let flow = Flow::new("processing");
+    let out = Collected::new();
     let marks = vec![Mark::Item(1), Mark::Pause(Duration::from_millis(50))];
     flow.source("in", script([marks]))
         .processing_time()

@@ -57,7 +57,8 @@ fn timed_marks(
 
 /// The watermark just before each item: of the partition, or of the key.
 fn limits(items: &[Item], per_key: Option<(i64, Option<i64>)>) -> Vec<i64> {
-    let (mut shared, mut own) = (i64::MIN, BTreeMap::new());
+    let mut shared = i64::MIN;
+    let mut own = BTreeMap::new();
     let limits = items.iter().map(|(key, time, _)| {
         let before = shared;
         shared = shared.max(time - LATENESS);
@@ -82,9 +83,10 @@ fn model(items: &[Item], limits: &[i64], choose: Choose) -> (Held, Vec<i64>) {
     let (mut held, mut late) = (BTreeMap::<_, Vec<i64>>::new(), Vec::new());
     for ((key, time, number), limit) in items.iter().zip(limits) {
         for (start, end) in choose(*time) {
-            match end <= *limit {
-                true => late.push(*number),
-                false => held.entry((*key, start, end)).or_default().push(*number),
+            if end <= *limit {
+                late.push(*number)
+            } else {
+                held.entry((*key, start, end)).or_default().push(*number)
             }
         }
     }
@@ -131,8 +133,11 @@ fn played(
     windows: impl Fn(&KeyedStream<u32, Timed<Item>>) -> Windows,
 ) -> (Held, Vec<i64>) {
     let mut random = Random::new(seed + 1000);
-    let (batch, workers) = (1 + random.below(40) as usize, 1 + random.below(3) as usize);
-    let (flow, out, late) = (Flow::new("choices"), Collected::new(), Collected::new());
+    let batch = 1 + random.below(40) as usize;
+    let workers = 1 + random.below(3) as usize;
+    let flow = Flow::new("choices");
+    let out = Collected::new();
+    let late = Collected::new();
     flow.saves::<(u32, i64, i64)>();
     let outcome = windows(&timed(&flow, "in", &items(seed), batch)).fold(
         Vec::new(),
@@ -185,7 +190,8 @@ fn a_silent_key_has_its_windows_closed_when_patience_has_run_out() {
     // Key 1 is silent after its item at 3. The shared watermark is 10 before key 0: it is 30 at the last item.
     let marks = [(1, 3, 0), (0, 29, 1), (0, 40, 2), (0, 41, 3)];
     for (patience, first) in [(None, (0, 20)), (Some(9), (1, 0))] {
-        let (flow, out) = (Flow::new("silent"), Collected::new());
+        let flow = Flow::new("silent");
+        let out = Collected::new();
         flow.saves::<(u32, i64, i64)>();
         let window = Window::tumbling(ns(10)).per_key(ns(5), patience.map(ns));
         let mut marks = marks.map(Mark::Item).to_vec();
@@ -272,15 +278,19 @@ fn pairs(left: &Held, right: &Held, how: JoinKind) -> Vec<(u32, i64, Option<i64>
 #[test]
 fn a_join_within_windows_pairs_the_items_of_one_window() {
     for seed in 0..6 {
-        let (lefts, rights) = (items(seed), items(seed + 50));
+        let lefts = items(seed);
+        let rights = items(seed + 50);
         for (window, choose) in [
             (Window::tumbling(ns(10)), tens as Choose),
             (Window::sliding(ns(30), ns(10)), thirties),
         ] {
             let held = |items: &[Item]| model(items, &limits(items, None), choose);
-            let (left, right) = (held(&lefts), held(&rights));
+            let left = held(&lefts);
+            let right = held(&rights);
             for how in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
-                let (flow, out, late) = (Flow::new("join"), Collected::new(), Collected::new());
+                let flow = Flow::new("join");
+                let out = Collected::new();
+                let late = Collected::new();
                 flow.saves::<(u32, i64, i64)>();
                 let outcome = timed(&flow, "left", &lefts, 20).join_windows(
                     "pairs",
@@ -331,7 +341,9 @@ fn a_clock_of_the_user_defines_late_items_and_advances_without_items() {
     marks.push(Mark::Advance(clock.clone(), ns(25)));
     marks.push(Mark::Pause(Duration::from_millis(50)));
     marks.push(Mark::Item((0, 21, 4)));
-    let (flow, out, late) = (Flow::new("clock"), Collected::new(), Collected::new());
+    let flow = Flow::new("clock");
+    let out = Collected::new();
+    let late = Collected::new();
     flow.saves::<(u32, i64, i64)>();
     let counts = flow
         .source("in", script([marks]).batch_size(1))

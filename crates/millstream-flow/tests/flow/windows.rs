@@ -60,9 +60,10 @@ fn aligned(items: &[Item], length: i64, every: i64, offset: i64) -> Model {
             .take_while(|s| s + length > time)
             .collect();
         for start in starts {
-            match start + length <= watermark {
-                true => late.push(*item),
-                false => windows.entry((key, start)).or_default().push(number),
+            if start + length <= watermark {
+                late.push(*item)
+            } else {
+                windows.entry((key, start)).or_default().push(number)
             }
         }
     }
@@ -80,9 +81,10 @@ fn sessions(items: &[Item], gap: i64) -> Model {
     let mut kept: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
     let mut late = Vec::new();
     for (item, watermark) in items.iter().zip(watermarks(items)) {
-        match item.1 < watermark {
-            true => late.push(*item),
-            false => kept.entry(item.0).or_default().push((item.1, item.2)),
+        if item.1 < watermark {
+            late.push(*item)
+        } else {
+            kept.entry(item.0).or_default().push((item.1, item.2))
         }
     }
     let mut out = BTreeMap::new();
@@ -128,7 +130,9 @@ fn judge(window: Window, before_end: i64, model: impl Fn(&[Item]) -> Model, orde
         }
         for workers in [1, 3] {
             for batch in [1, 10, 100_000] {
-                let (flow, out, late) = (Flow::new("windows"), Collected::new(), Collected::new());
+                let flow = Flow::new("windows");
+                let out = Collected::new();
+                let late = Collected::new();
                 flow.saves::<(u32, i64, i64)>();
                 let marks = items.iter().copied().map(Mark::Item).collect();
                 let outcome = windows(&flow, vec![marks], batch, window).numbers();
@@ -196,14 +200,10 @@ impl Numbers for Windows<u32, Item> {
 
 #[test]
 fn tumbling() {
-    let (window, offset) = (
-        Window::tumbling(ns(10)),
-        Window::tumbling(ns(64)).offset(ns(5)),
-    );
-    let (model, of_offset) = (
-        |items: &[Item]| aligned(items, 10, 10, 0),
-        |items: &[Item]| aligned(items, 64, 64, 5),
-    );
+    let window = Window::tumbling(ns(10));
+    let offset = Window::tumbling(ns(64)).offset(ns(5));
+    let model = |items: &[Item]| aligned(items, 10, 10, 0);
+    let of_offset = |items: &[Item]| aligned(items, 64, 64, 5);
     judge(window, 1, model, Order::Arrival);
     judge(offset, 1, of_offset, Order::Arrival);
     judge(window.ordered(), 1, model, Order::Time);
@@ -235,7 +235,8 @@ fn session() {
 #[test]
 fn items_one_gap_apart_are_in_one_session() {
     for times in [[0, 10, 21], [10, 0, 21]] {
-        let (flow, out) = (Flow::new("gap"), Collected::new());
+        let flow = Flow::new("gap");
+        let out = Collected::new();
         flow.saves::<(u32, i64, i64)>();
         let marks = times.map(Mark::Item).to_vec();
         flow.source("in", script([marks]))
@@ -259,7 +260,8 @@ fn items_one_gap_apart_are_in_one_session() {
 #[test]
 fn windows_of_sessions_lose_no_item() {
     for seed in 0..20 {
-        let (flow, out) = (Flow::new("twice"), Collected::new());
+        let flow = Flow::new("twice");
+        let out = Collected::new();
         flow.saves::<(u32, i64, i64)>();
         let items = items(seed);
         let sessions: usize = sessions(&items, 7).0.values().map(Vec::len).sum();
@@ -282,7 +284,8 @@ fn windows_of_sessions_lose_no_item() {
 #[test]
 fn counted() {
     for workers in 1..=3 {
-        let (flow, out) = (Flow::new("counted"), Collected::new());
+        let flow = Flow::new("counted");
+        let out = Collected::new();
         flow.saves::<(u32, i64, i64)>();
         let marks = items(1).into_iter().map(Mark::Item).collect();
         let windows = windows(&flow, vec![marks], 7, Window::count(10).early(4));
@@ -341,7 +344,9 @@ fn the_contents_of_a_window_do_not_depend_on_speed() {
                     }
                     marks
                 });
-                let (flow, out, late) = (Flow::new("speed"), Collected::new(), Collected::new());
+                let flow = Flow::new("speed");
+                let out = Collected::new();
+                let late = Collected::new();
                 flow.saves::<(u32, i64, i64)>();
                 let outcome = windows(&flow, marks.collect(), 20 * (slow + 1), window).numbers();
                 outcome.results.items().sink("out", out.sink());
@@ -375,7 +380,8 @@ fn the_contents_of_a_window_do_not_depend_on_speed() {
 
 #[test]
 fn aggregates_and_early_results() {
-    let (flow, out) = (Flow::new("aggregates"), Collected::<String>::new());
+    let flow = Flow::new("aggregates");
+    let out = Collected::<String>::new();
     flow.saves::<(u32, i64, i64)>();
     let marks = [(0, 4), (1, 1), (2, 9), (3, 2), (11, 5)]
         .map(Mark::Item)
@@ -438,7 +444,8 @@ fn windows_of_windows() {
         .filter(|t| (t / minute) % 7 != 0 || t % 5 == 0)
         .collect();
     for workers in 1..=3 {
-        let (flow, out) = (Flow::new("twice"), Collected::new());
+        let flow = Flow::new("twice");
+        let out = Collected::new();
         flow.saves::<(u32, i64, i64)>();
         let marks = times.iter().copied().map(Mark::Item).collect();
         flow.source("in", script([marks]).batch_size(1000))

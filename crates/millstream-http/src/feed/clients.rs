@@ -134,9 +134,10 @@ impl Clients {
 
 impl Members {
     fn add(&mut self, queue: &Arc<Queue>) {
-        match self.ended {
-            true => queue.end(),
-            false => self.queues.push(Arc::clone(queue)),
+        if self.ended {
+            queue.end()
+        } else {
+            self.queues.push(Arc::clone(queue))
         }
     }
 }

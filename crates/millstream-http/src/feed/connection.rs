@@ -109,9 +109,10 @@ pub(crate) fn feed(
     request: &mut Parts,
 ) -> Result<Answer, Refusal> {
     let protocol = protocol(request)?;
-    let after = match clients.has_history() {
-        true => after(request)?,
-        false => None,
+    let after = if clients.has_history() {
+        after(request)?
+    } else {
+        None
     };
     // From here on the client misses no item.
     let (client, begin) = clients.join(after.as_deref())?;

@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn an_item_of_a_history_has_its_id() {
-        let (text, id) = (Utf8Bytes::from_static("a\nb"), "4f-7".into());
+        let text = Utf8Bytes::from_static("a\nb");
+        let id = "4f-7".into();
         let event = String::from_utf8(events(&[Item {
             text,
             id,

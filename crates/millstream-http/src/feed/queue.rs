@@ -57,7 +57,8 @@ impl Queue {
     /// Takes the next items, at least one; `None` after the last.
     pub(super) fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Vec<Item>>> {
         let mut state = lock(&self.0);
-        let (mut taken, mut bytes) = (Vec::new(), 0);
+        let mut taken = Vec::new();
+        let mut bytes = 0;
         while bytes < TAKEN_BYTES
             && let Some(item) = state.items.pop_front()
         {

@@ -72,9 +72,10 @@ async fn send(
                 sink.flush().await?;
             }
             Next::Ping => {
-                unanswered = match heard.swap(false, Ordering::Relaxed) {
-                    true => 0,
-                    false => unanswered + 1,
+                unanswered = if heard.swap(false, Ordering::Relaxed) {
+                    0
+                } else {
+                    unanswered + 1
                 };
                 if unanswered >= UNANSWERED_MAX {
                     return Ok(false);

@@ -261,9 +261,10 @@ impl Output {
             .map(|(call, _)| *call)
             .collect();
         for call in passed {
-            let answer = match call.1 == effect.cause {
-                true => output(journal, effect.sequence, items)?.1,
-                false => Answer::Nothing,
+            let answer = if call.1 == effect.cause {
+                output(journal, effect.sequence, items)?.1
+            } else {
+                Answer::Nothing
             };
             if let Some(waiter) = waiting.requests.remove(&call) {
                 waiter.answer(answer);

@@ -152,7 +152,8 @@ fn check_names(journals: &[(PathBuf, Vec<Schema>)]) -> Result<(), Cause> {
                 return Err(format!("an interface of a gateway is not called {name}").into());
             }
             if let Some(other) = known.insert(name, path) {
-                let (path, other) = (path.display(), other.display());
+                let path = path.display();
+                let other = other.display();
                 return Err(format!(
                     "the interface {name} is of {other} and of {path}; a gateway records its calls in one journal"
                 )
@@ -254,7 +255,8 @@ impl Recorded<'_> {
     /// Waits until so many followers on other machines have the call, for `limit` at most; else says why they have it
     /// not.
     pub(super) async fn wait_followed(&self, count: usize, limit: Duration) -> Result<(), String> {
-        let (intake, sequence) = (Arc::clone(self.intake), self.sequence);
+        let intake = Arc::clone(self.intake);
+        let sequence = self.sequence;
         // Syncs need a thread, too: not all may wait for followers.
         let waited = match timeout(limit, intake.followed.acquire()).await {
             Err(_) => return Err(format!("{FOLLOWED_MAX} other requests wait for followers")),
@@ -274,7 +276,8 @@ impl Recorded<'_> {
 
     /// Waits for the answer of the call, an output or none. An error of the outer result says that the gateway stops.
     pub(super) async fn answer(self) -> Result<Result<Answer, Cause>, Stopped> {
-        let (intake, sequence) = (Arc::clone(self.intake), self.sequence);
+        let intake = Arc::clone(self.intake);
+        let sequence = self.sequence;
         let mut pending = match self.answer {
             Some(pending) => pending,
             // Syncs need a thread, too: not all may search.

@@ -53,9 +53,10 @@ pub(super) fn is_same(
         return Ok(false);
     };
     let mut calls = Calls::of(journal);
-    let theirs = match head.schema == schema.id() {
-        true => schema,
-        false => calls.schema(head.schema, sequence)?,
+    let theirs = if head.schema == schema.id() {
+        schema
+    } else {
+        calls.schema(head.schema, sequence)?
     };
     let call = Call::from_json(method, arguments, theirs).and_then(|call| call.contents(theirs));
     Ok(theirs.interface() == schema.interface() && call.is_ok_and(|it| it == recorded.contents))

@@ -138,7 +138,8 @@ impl Missed for MissedCalls {
                 opened.insert((reader, CallItems::of(&journal)))
             }
         };
-        let (mut items, mut bytes) = (Vec::new(), 0);
+        let mut items = Vec::new();
+        let mut bytes = 0;
         while self.next < before && bytes < BYTES_MAX {
             let Some(record) = reader.next()? else {
                 return Err(format!("the record {} is not there", self.next).into());

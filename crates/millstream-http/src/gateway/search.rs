@@ -113,7 +113,8 @@ impl Search {
 
     /// A record before the answer, and not far from it.
     fn near(&self, output: &Journal) -> Result<u64, Cause> {
-        let (mut from, mut to) = (output.first()?, output.next()?);
+        let mut from = output.first()?;
+        let mut to = output.next()?;
         let mut reader = output.reader()?;
         loop {
             reader.seek(from + (to - from) / 2)?;
@@ -122,9 +123,10 @@ impl Search {
             if middle <= from {
                 return Ok(from);
             }
-            match self.is_before(output, middle, to)? {
-                true => from = middle,
-                false => to = middle,
+            if self.is_before(output, middle, to)? {
+                from = middle
+            } else {
+                to = middle
             }
         }
     }

@@ -162,16 +162,19 @@ fn check_text(body: &[u8]) -> Result<(), String> {
 fn document(text: &[u8]) -> Result<&RawValue, String> {
     let document: Result<&RawValue, _> = serde_json::from_slice(text);
     let document = document.map_err(|error| format!("the body is not JSON: {error}"))?;
-    match depth(document.get().as_bytes()) > LEVELS_MAX {
-        true => Err(format!("the body has more than {LEVELS_MAX} levels")),
-        false => Ok(document),
+    if depth(document.get().as_bytes()) > LEVELS_MAX {
+        Err(format!("the body has more than {LEVELS_MAX} levels"))
+    } else {
+        Ok(document)
     }
 }
 
 /// Returns how deep a JSON document is nested.
 fn depth(document: &[u8]) -> usize {
-    let (mut level, mut most) = (0_usize, 0);
-    let (mut in_text, mut is_escaped) = (false, false);
+    let mut level = 0_usize;
+    let mut most = 0;
+    let mut in_text = false;
+    let mut is_escaped = false;
     for byte in document {
         match byte {
             _ if is_escaped => is_escaped = false,

@@ -98,9 +98,10 @@ impl Intake {
 
     /// Refuses requests after the end of the source.
     pub(super) fn check_open(&self) -> Result<(), Refusal> {
-        match self.closed.load(Ordering::SeqCst) || self.has_all() {
-            true => Err(ended()),
-            false => Ok(()),
+        if self.closed.load(Ordering::SeqCst) || self.has_all() {
+            Err(ended())
+        } else {
+            Ok(())
         }
     }
 

@@ -69,7 +69,8 @@ impl RecordedRequests {
 
     /// Returns the number of the first record that a run processes. `committed` is the position at the last commit.
     pub(super) fn resume(&self, committed: Option<u64>) -> Result<u64, Cause> {
-        let (first, next) = (self.writer.journal().first()?, self.next()?);
+        let first = self.writer.journal().first()?;
+        let next = self.next()?;
         let from = committed.unwrap_or(first);
         if (first..=next).contains(&from) {
             return Ok(from);
@@ -91,7 +92,8 @@ impl RecordedRequests {
 
     /// The bytes of the records from `first`.
     pub(super) fn bytes_from(&self, first: u64) -> Result<u64, Cause> {
-        let (mut reader, mut bytes) = (self.reader(first)?, 0);
+        let mut reader = self.reader(first)?;
+        let mut bytes = 0;
         while let Some(record) = reader.next()? {
             bytes += record.body.len() as u64;
         }
@@ -105,9 +107,10 @@ impl RecordedRequests {
 
     /// Waits until the record `sequence` survives what it must.
     pub(super) async fn wait_durable(&self, sequence: u64) -> Result<(), Cause> {
-        match self.sync {
-            true => self.syncs.wait_durable(sequence).await,
-            false => Ok(()),
+        if self.sync {
+            self.syncs.wait_durable(sequence).await
+        } else {
+            Ok(())
         }
     }
 

@@ -120,7 +120,8 @@ async fn receive(
     reading: Reading<'_>,
     body: &mut Incoming,
 ) -> Result<Answer, Refusal> {
-    let (rules, intake) = (&shared.rules, &shared.intake);
+    let rules = &shared.rules;
+    let intake = &shared.intake;
     let mut reserved = intake.budget.reserve();
     let limit = rules.server.timeout;
     let mut bytes = read_body(body, rules.body_bytes_max, limit, &mut reserved).await?;

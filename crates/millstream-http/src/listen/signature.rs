@@ -116,7 +116,8 @@ impl Signature {
     /// Any other sender with an HMAC of the body in the header `name`, after `prefix`.
     #[must_use]
     pub fn hmac(name: &str, prefix: &str, digest: Digest, secret: &str) -> Self {
-        let (name, prefix) = (name.to_owned(), prefix.to_owned());
+        let name = name.to_owned();
+        let prefix = prefix.to_owned();
         let scheme = Scheme::Header {
             name,
             prefix,
@@ -179,7 +180,8 @@ impl Signature {
                 self.is_one(given.as_slice(), Hash::Sha256, &[body])
             }
             Scheme::Stripe => {
-                let (mut time, mut given) = ("", Vec::new());
+                let mut time = "";
+                let mut given = Vec::new();
                 for part in text(headers, STRIPE)?.split(',') {
                     match part.trim().split_once('=') {
                         Some(("t", value)) => time = value,
@@ -199,9 +201,10 @@ impl Signature {
                 self.is_one(given.as_slice(), Hash::Sha256, &signed)
             }
         };
-        match is_signed {
-            true => Ok(()),
-            false => Err(unsigned("the signature is wrong")),
+        if is_signed {
+            Ok(())
+        } else {
+            Err(unsigned("the signature is wrong"))
         }
     }
 
@@ -225,12 +228,13 @@ impl Signature {
         let Some(time) = time.parse::<u64>().ok().filter(|_| is_number) else {
             return Err(unsigned("the signature has no time"));
         };
-        match time.abs_diff(now_s) <= self.tolerance.as_secs() {
-            true => Ok(()),
-            false => Err(unsigned(&format!(
+        if time.abs_diff(now_s) <= self.tolerance.as_secs() {
+            Ok(())
+        } else {
+            Err(unsigned(&format!(
                 "the time of the signature is more than {} s from the clock",
                 self.tolerance.as_secs()
-            ))),
+            )))
         }
     }
 
@@ -245,14 +249,16 @@ impl Signature {
         let query = request.uri.query().unwrap_or_default();
         let value = |name| parameter(query, name).map(Option::unwrap_or_default);
         let confirmed = || {
-            let (given, challenge) = (value("hub.verify_token")?, value("hub.challenge")?);
+            let given = value("hub.verify_token")?;
+            let challenge = value("hub.challenge")?;
             let is_known = bool::from(given.as_bytes().ct_eq(verify_token.as_bytes()));
-            match is_known && value("hub.mode")? == "subscribe" {
-                true => Ok(challenge.into_owned()),
-                false => Err(Refusal::new(
+            if is_known && value("hub.mode")? == "subscribe" {
+                Ok(challenge.into_owned())
+            } else {
+                Err(Refusal::new(
                     StatusCode::FORBIDDEN,
                     "the verify token is wrong",
-                )),
+                ))
             }
         };
         Some(confirmed())

@@ -37,9 +37,10 @@ impl Failed {
     /// What an answer that is no success means; `said` is quoted of it.
     pub(super) fn of_answer(answer: &Response<Body>, said: &str) -> Self {
         let status = answer.status();
-        let what = match said.is_empty() {
-            true => format!("the answer is {status}"),
-            false => format!("the answer is {status}: {said}"),
+        let what = if said.is_empty() {
+            format!("the answer is {status}")
+        } else {
+            format!("the answer is {status}: {said}")
         };
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {

@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_not_sent_again_and_what_was_refused_neither() {
-        let (mut known, records) = (Known::default(), records());
+        let mut known = Known::default();
+        let records = records();
         let refuses = |number| (number == 4).then(|| Failed::Refused("no".to_owned()));
         let (outcome, mut sent) = write(&mut known, 0, &records, refuses);
         sent.sort_unstable();
@@ -246,7 +247,8 @@ mod tests {
 
     #[test]
     fn an_outage_begins_no_further_request_and_a_failure_of_the_flow_counts_more() {
-        let (mut known, records) = (Known::default(), records());
+        let mut known = Known::default();
+        let records = records();
         let away =
             |number| (number % 3 == 0).then(|| Failed::Retry("away".to_owned(), Duration::ZERO));
         let (outcome, sent) = write(&mut known, 0, &records, away);

@@ -177,9 +177,10 @@ impl OAuth {
         let code = body["error"].as_str().unwrap_or_default();
         let is_code = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let is_code = code.len() <= CODE_MAX && code.bytes().all(is_code);
-        match is_code && !code.contains(&self.secret) {
-            true => code.to_owned(),
-            false => String::new(),
+        if is_code && !code.contains(&self.secret) {
+            code.to_owned()
+        } else {
+            String::new()
         }
     }
 

@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_record_has_what_the_request_has() {
-        let (mut record, mut empty) = (Vec::new(), Vec::new());
+        let mut record = Vec::new();
+        let mut empty = Vec::new();
         full().encode(&mut record).unwrap();
         let view = View::read(&record).unwrap();
         assert_eq!(view.key, Some(&b"\xff\0"[..]));
@@ -194,7 +195,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_refused_without_its_secrets() {
-        let (ok, mut record) = (full(), Vec::new());
+        let ok = full();
+        let mut record = Vec::new();
         let header = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         for (request, says) in [
             (

@@ -137,7 +137,8 @@ impl WebSocket {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(LONG)).unwrap();
         socket.write_all(handshake("").as_bytes()).unwrap();
-        let (mut client, mut answer) = (WebSocket(BufReader::new(socket)), String::new());
+        let mut client = WebSocket(BufReader::new(socket));
+        let mut answer = String::new();
         while !answer.ends_with("\r\n\r\n") {
             assert_ne!(client.0.read_line(&mut answer).unwrap(), 0, "{answer}");
         }
@@ -235,7 +236,8 @@ fn clients_get_the_items_from_their_connection_on() {
 #[test]
 fn a_client_that_does_not_keep_up_is_disconnected_and_others_get_all() {
     let mut feeding = Feeding::start(feed("127.0.0.1:0").max_client(1 << 20));
-    let (mut slow, mut slow_socket) = (Events::open(&feeding.feed), WebSocket::open(&feeding.feed));
+    let mut slow = Events::open(&feeding.feed);
+    let mut slow_socket = WebSocket::open(&feeding.feed);
     let (mut quick, mut quick_socket) =
         (Events::open(&feeding.feed), WebSocket::open(&feeding.feed));
     // Far more than the buffers of the system and the limit of a client.

@@ -60,7 +60,8 @@ fn json(arguments: &Call) -> String {
 /// The calls of a journal: number, method, arguments.
 pub(crate) fn recorded(journal: &Path) -> Vec<(u64, String, String)> {
     let journal = Journal::open(journal, Options::read_only()).unwrap();
-    let (mut reader, mut calls) = (journal.reader().unwrap(), Calls::of(&journal));
+    let mut reader = journal.reader().unwrap();
+    let mut calls = Calls::of(&journal);
     let mut found = Vec::new();
     while let Some(record) = reader.next().unwrap() {
         if let Content::Call(call, lineage) = calls.read(record.sequence, record.body).unwrap() {
@@ -288,7 +289,8 @@ fn a_token_and_an_origin_are_checked() {
         .start()
         .unwrap();
     let post = |header: &str| client(&server).request("POST /Orders/close", header, "");
-    let (none, wrong) = (post(""), post("Authorization: Bearer s3cre\r\n"));
+    let none = post("");
+    let wrong = post("Authorization: Bearer s3cre\r\n");
     assert_eq!((none.status, wrong.status), (401, 403));
     assert!(
         none.header.contains("www-authenticate: bearer"),
@@ -342,7 +344,8 @@ fn a_token_and_an_origin_are_checked() {
 #[test]
 fn a_feed_has_the_calls_from_now_on_with_their_causes() {
     let folder = tempfile::tempdir().unwrap();
-    let (inputs, outputs) = (folder.path().join("orders"), folder.path().join("replies"));
+    let inputs = folder.path().join("orders");
+    let outputs = folder.path().join("replies");
     let server = orders(folder.path())
         .feed(&inputs)
         .feed(&outputs)

@@ -128,7 +128,8 @@ fn a_header_that_is_no_key_is_refused_and_a_call_that_is_refused_has_no_key() {
 fn gateways_and_publishers_of_one_journal_record_a_key_once() {
     let folder = tempfile::tempdir().unwrap();
     let servers = [(); 2].map(|()| orders(folder.path()).start().unwrap());
-    let (server, folder) = (&servers, folder.path());
+    let server = &servers;
+    let folder = folder.path();
     let numbers: Vec<BTreeMap<String, u64>> = thread::scope(|scope| {
         let clients: Vec<_> = { (0..4).map(|it| client(&server[it % 2])) }
             .map(|mut client| {
@@ -279,7 +280,8 @@ fn a_key_of_an_earlier_version_of_the_interface_is_known() {
         let server = gateway("127.0.0.1:0").calls(folder.path().join("shop"), [schema]);
         server.start().unwrap()
     };
-    let (old, new) = (r#"{"id": "A"}"#, r#"{"id": "A", "note": "B"}"#);
+    let old = r#"{"id": "A"}"#;
+    let new = r#"{"id": "A", "note": "B"}"#;
     let line = "POST /Shop/place";
     let first = keyed(&mut client(&version(1, &["id"])), line, "k", old);
     assert_eq!(first.status, 200);

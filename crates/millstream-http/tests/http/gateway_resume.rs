@@ -208,7 +208,8 @@ fn a_client_learns_that_the_journal_has_lost_its_last_call() {
     let server = start(folder.path());
     place(&server, 0..4);
     let mut events = connect(&server, "begin");
-    let (kept, lost) = (expect(&mut events, 0, 1), expect(&mut events, 2, 3));
+    let kept = expect(&mut events, 0, 1);
+    let lost = expect(&mut events, 2, 3);
     drop((events, server));
     let exclusive = Options {
         exclusive: true,

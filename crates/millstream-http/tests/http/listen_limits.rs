@@ -134,7 +134,8 @@ fn a_flow_that_does_not_keep_up_refuses_and_recovers() {
     let source = listen(HERE)
         .max_pending(4000)
         .on_bound(move |address| bound.send(address.to_owned()).unwrap());
-    let (flow, items) = (Flow::new("slow"), testing::Collected::new());
+    let flow = Flow::new("slow");
+    let items = testing::Collected::new();
     let processed = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&processed);
     flow.source("in", codec::decode(source, codec::text))

@@ -44,7 +44,8 @@ fn a_run_that_is_abandoned_loses_no_request_and_the_records_are_pruned() {
         flow.source("in", source)
             .sink("out", millstream_flow::files::write(&path));
         let running = flow.start(options(Some(&state))).unwrap();
-        let (address, mut client) = (address.recv().unwrap(), None);
+        let address = address.recv().unwrap();
+        let mut client = None;
         for n in from..from + posts {
             let client = client.get_or_insert_with(|| Client::new(&address));
             assert_eq!(client.post(&n.to_string()).status, 200);
@@ -89,7 +90,8 @@ fn requests_in_flight_at_a_stop_are_answered_and_processed_once() {
     let acknowledged = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
             .map(|client| {
-                let (address, stopped) = (&address, &stopped);
+                let address = &address;
+                let stopped = &stopped;
                 scope.spawn(move || post_until(address, client, stopped))
             })
             .collect();

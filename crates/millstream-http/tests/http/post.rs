@@ -60,7 +60,9 @@ impl Server {
 fn serve(stream: TcpStream, answers: &[String], seen: &Mutex<Vec<Request>>) {
     let mut stream = BufReader::new(stream);
     loop {
-        let (mut head, mut key, mut length) = (String::new(), String::new(), 0);
+        let mut head = String::new();
+        let mut key = String::new();
+        let mut length = 0;
         loop {
             let mut line = String::new();
             match stream.read_line(&mut line) {
@@ -120,7 +122,8 @@ fn run_outbox(outbox: Outbox, items: &[&str], state: Option<&Path>) -> Result<()
 }
 
 fn text(error: &FlowError) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
+    let mut text = error.to_string();
+    let mut cause = error.source();
     while let Some(error) = cause {
         text += &format!(": {error}");
         cause = error.source();
@@ -136,7 +139,8 @@ fn a_batch_is_an_array_lines_or_requests() {
         (Batch::Each, &["1", "\"x\""], "application/json"),
     ];
     for (batch, bodies, kind) in cases {
-        let (server, folder) = (Server::start(&[OK]), tempfile::tempdir().unwrap());
+        let server = Server::start(&[OK]);
+        let folder = tempfile::tempdir().unwrap();
         let post = post(&server.url)
             .batch(batch)
             .token("secret")
@@ -181,7 +185,8 @@ fn a_delivery_that_may_succeed_later_is_repeated_with_its_key() {
         "HTTP/1.1 204 No Content\r\n\r\n",
     ];
     for durable in [true, false] {
-        let (server, folder) = (Server::start(&answers), tempfile::tempdir().unwrap());
+        let server = Server::start(&answers);
+        let folder = tempfile::tempdir().unwrap();
         let state = durable.then_some(folder.path());
         run(post(&server.url), &["1"], state).unwrap();
         let requests = server.requests();
@@ -224,10 +229,8 @@ fn a_refusal_fails_the_flow_and_the_next_start_delivers() {
 #[test]
 fn refused_records_can_be_skipped() {
     let refusal = "HTTP/1.1 422 Bad\r\nContent-Length: 0\r\n\r\n";
-    let (server, folder) = (
-        Server::start(&[OK, refusal, OK]),
-        tempfile::tempdir().unwrap(),
-    );
+    let server = Server::start(&[OK, refusal, OK]);
+    let folder = tempfile::tempdir().unwrap();
     let post = Outbox::new(post(&server.url).batch(Batch::Each)).skip_refused();
     run_outbox(post, &["1", "2", "3"], Some(folder.path())).unwrap();
     assert_eq!(server.bodies(), ["1", "2", "3"]);

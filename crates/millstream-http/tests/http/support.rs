@@ -74,7 +74,8 @@ impl Client {
             return None;
         }
         let status = first.split(' ').nth(1).unwrap().parse().unwrap();
-        let (mut header, mut length) = (String::new(), 0);
+        let mut header = String::new();
+        let mut length = 0;
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).unwrap();

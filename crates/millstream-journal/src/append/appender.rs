@@ -242,9 +242,10 @@ impl<S: Storage> Appender<S> {
         self.durable.sync()?;
         let mut lock = self.lock()?;
         self.background.discard();
-        match cut::cut(&self.core, sequence, &lock.tail().segment)? {
-            true => lock.follow(),
-            false => Ok(()),
+        if cut::cut(&self.core, sequence, &lock.tail().segment)? {
+            lock.follow()
+        } else {
+            Ok(())
         }
     }
 

@@ -353,7 +353,8 @@ impl<S: Storage> Shared<S> {
     /// Asks for pages after `offset`, and for the next segment when half of this one is used. Returns the offset at
     /// which to ask again.
     fn ask(&self, work: &mut Work<S>, segment: SegmentOf<S>, offset: u64) -> u64 {
-        let (number, bytes) = (segment.number(), segment.bytes());
+        let number = segment.number();
+        let bytes = segment.bytes();
         let half = segment.data_start().midpoint(bytes);
         if offset >= half && bytes >= PREPARED_MIN && work.ready.is_none() {
             work.wanted = Some(number + 1);
@@ -458,7 +459,8 @@ impl<S: Storage> Shared<S> {
     /// Unmap the segments that were ended; if there is time, only a piece of one.
     fn unmap<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> (MutexGuard<'a, Work<S>>, bool) {
         let gone = if work.has_time() {
-            let (segment, from) = (Arc::clone(&work.retired[0]), work.released);
+            let segment = Arc::clone(&work.retired[0]);
+            let from = work.released;
             if from < segment.bytes() {
                 let to = (from + RELEASE_STEP).min(segment.bytes());
                 work.released = to;

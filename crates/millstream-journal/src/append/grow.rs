@@ -125,7 +125,8 @@ pub(crate) fn reserve<S: Storage>(core: &Core<S>) -> Result<()> {
 
 /// The spare becomes the segment of this number, not begun.
 pub(crate) fn take_spare<S: Storage>(core: &Core<S>, number: u64) -> Result<SegmentOf<S>> {
-    let (storage, host) = (&core.storage, &core.options.host);
+    let storage = &core.storage;
+    let host = &core.options.host;
     let size = large_enough(SPARE_BYTES, core, 0);
     let spare = match storage.open(SPARE, Access::Write) {
         Ok(spare) if spare.bytes_len() >= size.bytes => spare,
@@ -135,11 +136,10 @@ pub(crate) fn take_spare<S: Storage>(core: &Core<S>, number: u64) -> Result<Segm
                 source.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
             );
-            let source = match is_missing {
-                true => {
-                    io::Error::new(io::ErrorKind::StorageFull, "there is no segment in reserve")
-                }
-                false => source,
+            let source = if is_missing {
+                io::Error::new(io::ErrorKind::StorageFull, "there is no segment in reserve")
+            } else {
+                source
             };
             return Err(failed(core, "open", SPARE, source));
         }

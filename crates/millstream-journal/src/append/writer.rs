@@ -271,9 +271,10 @@ impl<S: Storage> Writer<S> {
     /// says.
     #[inline]
     fn wait_until_acknowledged(&self, now_ns: u64, first: u64, next: u64) -> Result<()> {
-        match self.bound.allows(now_ns) {
-            true => Ok(()),
-            false => self.wait_for_sync(first, next),
+        if self.bound.allows(now_ns) {
+            Ok(())
+        } else {
+            self.wait_for_sync(first, next)
         }
     }
 

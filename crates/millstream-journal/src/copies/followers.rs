@@ -61,7 +61,8 @@ impl<S: Storage> Journal<S> {
     /// [`CursorName`](crate::Error::CursorName); [`Damage`](crate::Error::Damage); an error of the system.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn admit_follower(&self, name: &str) -> Result<bool> {
-        let (core, name) = (self.core(), follower(name));
+        let core = self.core();
+        let name = follower(name);
         let Some(region) = cursor_file::view(&core.storage, &name, Access::Write)? else {
             return Ok(false);
         };
@@ -77,7 +78,8 @@ impl<S: Storage> Journal<S> {
     /// [`CursorName`](crate::Error::CursorName); an error of the system.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn dismiss_follower(&self, name: &str) -> Result<bool> {
-        let (core, name) = (self.core(), follower(name));
+        let core = self.core();
+        let name = follower(name);
         let Some(region) = cursor_file::view(&core.storage, &name, Access::Write)? else {
             return Ok(false);
         };

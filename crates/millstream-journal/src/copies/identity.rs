@@ -56,7 +56,8 @@ impl Identity {
     }
 
     fn words(self) -> [u64; WORDS] {
-        let (low, high) = (self.lineage as u64, (self.lineage >> 64) as u64);
+        let low = self.lineage as u64;
+        let high = (self.lineage >> 64) as u64;
         [MAGIC, low, high, self.own]
     }
 }

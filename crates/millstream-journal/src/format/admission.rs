@@ -70,7 +70,8 @@ pub(crate) fn end<R: Region>(region: &R) -> io::Result<()> {
 /// What a file says. Damage leaves a copy that is known, and does not count.
 #[inline]
 pub(crate) fn read<R: Region>(region: &R) -> Admission {
-    let (copy, check) = (region.load(COPY), region.load(CHECK));
+    let copy = region.load(COPY);
+    let check = region.load(CHECK);
     // Last: it is complete after the others are.
     match region.load(STATE) {
         DONE if check == checksum(copy) => Admission::Done(copy),
@@ -81,7 +82,9 @@ pub(crate) fn read<R: Region>(region: &R) -> Admission {
 
 /// The damage of an admission, if any.
 pub(crate) fn check<S: Storage>(storage: &S, name: &str, region: &S::Region) -> Result<()> {
-    let (state, copy, check) = (region.load(STATE), region.load(COPY), region.load(CHECK));
+    let state = region.load(STATE);
+    let copy = region.load(COPY);
+    let check = region.load(CHECK);
     let is_sound = match state {
         // A crash may leave a part of the rest.
         0 | BEGUN => true,

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn words_are_their_bytes() {
-        let (words, half) = ([1, u64::MAX, 0x0123_4567_89AB_CDEF], 0xDEAD_BEEF_u32);
+        let words = [1, u64::MAX, 0x0123_4567_89AB_CDEF];
+        let half = 0xDEAD_BEEF_u32;
         let mut bytes: Vec<u8> = words
             .iter()
             .flat_map(|word: &u64| word.to_le_bytes())

@@ -374,9 +374,10 @@ impl<R: Region> Control<R> {
             pid: word as u32,
             namespace: (word >> 32) as u32,
             // Another process may be taking the slot.
-            started: match self.region.load(at) == word {
-                true => started,
-                false => StartTime::UNKNOWN,
+            started: if self.region.load(at) == word {
+                started
+            } else {
+                StartTime::UNKNOWN
             },
         }
     }

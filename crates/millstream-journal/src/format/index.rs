@@ -49,16 +49,15 @@ impl<R: Region> TimeSearch<'_, R> {
     /// # Errors
     /// The offset of the frame that is damaged.
     pub fn first_from(&self, time_ns: u64) -> Result<Mark, u64> {
-        match self.is_ordered {
-            true => find_time(self.segment, self.base, self.tail, time_ns),
-            false => {
-                let mut found = None;
-                let end = self.each(|mark, of_ns| {
-                    found = (of_ns >= time_ns).then_some(mark);
-                    found.is_none()
-                })?;
-                Ok(found.unwrap_or(end))
-            }
+        if self.is_ordered {
+            find_time(self.segment, self.base, self.tail, time_ns)
+        } else {
+            let mut found = None;
+            let end = self.each(|mark, of_ns| {
+                found = (of_ns >= time_ns).then_some(mark);
+                found.is_none()
+            })?;
+            Ok(found.unwrap_or(end))
         }
     }
 
@@ -72,12 +71,14 @@ impl<R: Region> TimeSearch<'_, R> {
             // The frame that is not before the time decides, too.
             let follows = Published::at(self.segment, found.offset).ok().flatten();
             let is_sound = follows.is_some_and(|frame| is_sound(&frame, self.base, found));
-            return match is_sound || self.tail == Some(found) {
-                true => Ok((found.records > 0).then_some(found)),
-                false => Err(found.offset),
+            return if is_sound || self.tail == Some(found) {
+                Ok((found.records > 0).then_some(found))
+            } else {
+                Err(found.offset)
             };
         }
-        let (mut found, mut is_last) = (None, false);
+        let mut found = None;
+        let mut is_last = false;
         let end = self.each(|mark, of_ns| {
             if is_last {
                 found = Some(mark);
@@ -100,7 +101,8 @@ impl<R: Region> TimeSearch<'_, R> {
     /// shows what those before it have, so that each is compared with its checksum. Returns the end of the frames that
     /// were read.
     fn each(&self, mut go_on: impl FnMut(Mark, u64) -> bool) -> Result<Mark, u64> {
-        let (segment, base) = (self.segment, self.base);
+        let segment = self.segment;
+        let base = self.base;
         let mut at = first(segment);
         while Some(at) != self.tail {
             match Published::at(segment, at.offset) {
@@ -127,9 +129,10 @@ pub(crate) fn latest_to<R: Region>(
     last: Option<u64>,
     before: impl FnOnce() -> crate::error::Result<u64>,
 ) -> crate::error::Result<u64> {
-    let own = match segment.is_ordered() {
-        true => last,
-        false => latest_time(segment, base, mark),
+    let own = if segment.is_ordered() {
+        last
+    } else {
+        latest_time(segment, base, mark)
     };
     match own {
         // A segment that is damaged says nothing of its times.
@@ -142,7 +145,8 @@ pub(crate) fn latest_to<R: Region>(
 /// frames.
 #[cold]
 pub(crate) fn latest_time<R: Region>(segment: &Segment<R>, base: u64, end: Mark) -> Option<u64> {
-    let (mut at, mut latest) = (first(segment), None);
+    let mut at = first(segment);
+    let mut latest = None;
     while at.offset < end.offset
         && let Ok(Some(frame)) = Published::at(segment, at.offset)
     {
@@ -163,11 +167,13 @@ fn find_time<R: Region>(
     tail: Option<Mark>,
     time_ns: u64,
 ) -> Result<Mark, u64> {
-    let (start, limit) = (first(segment), tail.unwrap_or(unknown_end(segment)));
+    let start = first(segment);
+    let limit = tail.unwrap_or(unknown_end(segment));
     let known = nearest(segment, base, limit, start, |mark| {
         segment.time_ns(mark.offset) < time_ns
     });
-    let (mut at, mut passed) = (known, None);
+    let mut at = known;
+    let mut passed = None;
     while Some(at) != tail {
         let frame = match Published::at(segment, at.offset) {
             Ok(Some(frame)) if at.offset < limit.offset => frame,
@@ -332,10 +338,8 @@ fn nearest<R: Region>(
         };
         frame.is_some_and(|frame| is_sound(&frame, base, mark))
     };
-    let (mut low, mut high) = (
-        start.offset / BLOCK,
-        tail.offset.min(segment.bytes() - 1) / BLOCK + 1,
-    );
+    let mut low = start.offset / BLOCK;
+    let mut high = tail.offset.min(segment.bytes() - 1) / BLOCK + 1;
     let mut best = start;
     while low < high {
         let middle = low + (high - low) / 2;

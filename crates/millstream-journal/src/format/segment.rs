@@ -275,9 +275,10 @@ impl<R: Region> Segment<R> {
         };
         let there = region.bytes_len() & !7;
         let is_sound = header_crc(&fixed).to_le_bytes() == fixed[12..16];
-        let made = match is_sound {
-            true => word(32).min(BYTES_MAX),
-            false => there,
+        let made = if is_sound {
+            word(32).min(BYTES_MAX)
+        } else {
+            there
         };
         let segment = Segment {
             number,
@@ -639,7 +640,8 @@ fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
         let what = format!("this is segment {found}, under the name of segment {number}");
         return Some((16, what));
     }
-    let (bytes, full) = (region.load(32), region.load(BYTES_FULL));
+    let bytes = region.load(32);
+    let full = region.load(BYTES_FULL);
     if !bytes.is_multiple_of(SMALL_STEP)
         || !(SMALL_BYTES_MIN..=full.min(BYTES_MAX)).contains(&bytes)
     {

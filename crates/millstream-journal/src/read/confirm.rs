@@ -66,7 +66,8 @@ impl<S: Storage> Journal<S> {
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn confirm(&self, bookmark: Bookmark) -> Result<()> {
         let Bookmark { next, checksum } = bookmark;
-        let (first, end) = (self.first()?, self.next()?);
+        let first = self.first()?;
+        let end = self.next()?;
         let lost = || Error::Lost {
             path: self.path(),
             sequence: next.saturating_sub(1),
@@ -83,9 +84,10 @@ impl<S: Storage> Journal<S> {
             Ok(Bookmark { checksum: None, .. }) | Err(Error::Pruned { .. }) => return Ok(()),
             found => found?,
         };
-        match checksum.is_none() || found.checksum == checksum {
-            true => Ok(()),
-            false => Err(lost()),
+        if checksum.is_none() || found.checksum == checksum {
+            Ok(())
+        } else {
+            Err(lost())
         }
     }
 }

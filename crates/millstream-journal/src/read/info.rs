@@ -42,18 +42,22 @@ pub struct Info {
 }
 
 pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
-    let (from, to) = (core.first_segment(), core.tail_segment());
-    let (mut bytes, mut disk_bytes) = (0, 0);
+    let from = core.first_segment();
+    let to = core.tail_segment();
+    let mut bytes = 0;
+    let mut disk_bytes = 0;
     for number in from..=to {
         let segment = core.segment(number)?;
-        let end = match number < to {
-            true => core.ended(&segment)?.0,
-            false => core.end(&segment),
+        let end = if number < to {
+            core.ended(&segment)?.0
+        } else {
+            core.end(&segment)
         };
         bytes += end.offset.saturating_sub(segment.data_start());
         disk_bytes += segment.bytes();
     }
-    let (first, next) = (core.first()?, core.published()?);
+    let first = core.first()?;
+    let next = core.published()?;
     let times_ns = if next > first {
         Some((core.time_of(first)?, core.time_of(next - 1)?))
     } else {

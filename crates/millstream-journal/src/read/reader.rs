@@ -183,7 +183,8 @@ impl<S: Storage> Reader<S> {
         let find = || {
             core.check_sequence(sequence)?;
             let segment = self.visited.locate(&core, sequence, self.cuts_now())?;
-            let (base, mark) = (core.base(&segment)?, core.find(&segment, sequence)?);
+            let base = core.base(&segment)?;
+            let mark = core.find(&segment, sequence)?;
             Ok((segment, base, mark))
         };
         let (segment, base, mark) = core.checked(find())?;
@@ -351,7 +352,8 @@ impl<S: Storage> Reader<S> {
 
     #[inline(always)]
     fn pass(&mut self, head: Head, body_crc: u32) -> FoundRecord {
-        let (at, sequence) = (self.at, self.sequence);
+        let at = self.at;
+        let sequence = self.sequence;
         self.at = at + head.bytes();
         self.sequence = sequence + 1;
         if self.looks > 0 {
@@ -496,7 +498,8 @@ impl<S: Storage> Reader<S> {
 
     fn wait_for_one(&mut self, wait: Wait, limit: Option<Duration>) -> Result<bool> {
         let core = Arc::clone(self.journal.core());
-        let (mut start, mut pause) = (None, PAUSE_MIN);
+        let mut start = None;
+        let mut pause = PAUSE_MIN;
         let mut looks = 0_u64;
         while self.next_head()?.is_none() {
             looks += 1;
@@ -547,9 +550,10 @@ impl<S: Storage> Reader<S> {
     /// An error if the file system has failed under what was loaded so far, or under a record that was returned before.
     #[inline(always)]
     fn check(&self) -> Result<()> {
-        match fault::any() {
-            false => Ok(()),
-            true => self.journal.core().check_with(&self.segment),
+        if fault::any() {
+            self.journal.core().check_with(&self.segment)
+        } else {
+            Ok(())
         }
     }
 

@@ -48,7 +48,8 @@ impl<S: Storage> RecordSet<S> {
                 name: name.to_owned(),
             });
         }
-        let (first, next) = (journal.first()?, journal.next()?);
+        let first = journal.first()?;
+        let next = journal.next()?;
         let storage = &journal.core().storage;
         let files = files(storage, name).map_err(|source| Error::Io {
             verb: "list",
@@ -285,7 +286,8 @@ fn members<S: Storage>(journal: &Journal<S>, name: &str) -> Result<Vec<u64>> {
     let live = (journal.next()? - first).min(bits);
     let mut members = Vec::new();
     for at in (BITS_FROM..BITS_FROM + bits / 8).step_by(8) {
-        let (word, from) = (region.load(at), (at - BITS_FROM) * 8);
+        let word = region.load(at);
+        let from = (at - BITS_FROM) * 8;
         let set = (from..from + 64).filter(|bit| word >> (bit % 64) & 1 == 1);
         let behind = set.map(|bit| (bit + bits - first % bits) % bits);
         members.extend(

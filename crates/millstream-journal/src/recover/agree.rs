@@ -114,7 +114,8 @@ pub(super) fn durable<S: Storage>(
     first: u64,
     last: u64,
 ) -> Result<Option<(u64, u64)>> {
-    let (claimed, hint) = (control.durable(), control.durable_segment());
+    let claimed = control.durable();
+    let hint = control.durable_segment();
     let open = |number| match Segment::open(storage, number, Access::Read) {
         // Pruned meanwhile.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -154,7 +155,8 @@ fn watermark<S: Storage>(
     start: Option<Start>,
     segment: &Segment<S::Region>,
 ) -> Option<std::result::Result<u64, ()>> {
-    let (base, mark) = (segment.base()?, segment.durable());
+    let base = segment.base()?;
+    let mark = segment.durable();
     if mark.offset == 0 && mark.records == 0 {
         return None;
     }

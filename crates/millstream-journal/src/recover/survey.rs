@@ -174,7 +174,8 @@ impl<S: Storage> Survey<'_, S> {
     /// The machine may have lost power: find the watermark, scan the frames after it, clear the torn end.
     fn after_power_loss(mut self) -> Result<Plan> {
         let (segment, base, mark, times) = self.watermark()?;
-        let (from, segment_bytes) = (segment.number(), segment.bytes_max());
+        let from = segment.number();
+        let segment_bytes = segment.bytes_max();
         let (end, _torn) = self.scan(segment, base, mark, times)?;
         let tail = self.open(end.number)?;
         // Even without a fault at the end, later bytes may be left from pages that were written before earlier ones.
@@ -277,13 +278,14 @@ impl<S: Storage> Survey<'_, S> {
         let number = segment.number();
         // Nothing else says with which record a journal without a start begins.
         let is_oldest = self.start.is_none() && number == self.first;
-        match is_oldest || agree::is_base(self.storage, self.start, segment, base) {
-            true => Ok(()),
-            false => Err(self.damage(
+        if is_oldest || agree::is_base(self.storage, self.start, segment, base) {
+            Ok(())
+        } else {
+            Err(self.damage(
                 number,
                 64,
                 "the segment does not begin with the record that follows the segment before it",
-            )),
+            ))
         }
     }
 
@@ -296,9 +298,12 @@ impl<S: Storage> Survey<'_, S> {
         traced: Option<u64>,
     ) -> Result<Times> {
         let number = segment.number();
-        let before = || match number > self.first {
-            true => index::end_time(&self.open(number - 1).ok()?, base),
-            false => self.start.map(|start| start.time_ns),
+        let before = || {
+            if number > self.first {
+                index::end_time(&self.open(number - 1).ok()?, base)
+            } else {
+                self.start.map(|start| start.time_ns)
+            }
         };
         let latest_ns = index::latest_to(segment, base, mark, traced, || {
             Ok(before().unwrap_or_else(|| segment.times().latest_ns))
@@ -391,7 +396,10 @@ impl<S: Storage> Survey<'_, S> {
         mark: Mark,
         times: Times,
     ) -> Result<(End, Option<&'static str>)> {
-        let (mut segment, mut base, mut mark, mut times) = (segment, base, mark, times);
+        let mut segment = segment;
+        let mut base = base;
+        let mut mark = mark;
+        let mut times = times;
         if segment.base() != Some(base) {
             self.steps.push(Step::Begin {
                 number: segment.number(),

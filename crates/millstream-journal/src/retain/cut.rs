@@ -63,16 +63,20 @@ fn carry_out<S: Storage>(core: &Core<S>, intent: &CutIntent) -> Result<()> {
 
 fn intent<S: Storage>(core: &Core<S>, sequence: u64) -> Result<CutIntent> {
     let segment = core.locate(sequence)?;
-    let (number, base) = (segment.number(), core.base(&segment)?);
+    let number = segment.number();
+    let base = core.base(&segment)?;
     let mark = core.find(&segment, sequence)?;
     // A cut cannot be undone, so it must not depend on a word that may be damaged.
     let traced = index::trace(&segment, base, mark).ok_or_else(|| {
         let what = "the frames before the cut do not match their checksums";
         core.damage(&segment, segment.data_start(), what)
     })?;
-    let before = || match number > core.first_segment() {
-        true => Ok(core.ended(&*core.segment(number - 1)?)?.1),
-        false => core.start_time_ns(),
+    let before = || {
+        if number > core.first_segment() {
+            Ok(core.ended(&*core.segment(number - 1)?)?.1)
+        } else {
+            core.start_time_ns()
+        }
     };
     let latest_time_ns = index::latest_to(&segment, base, mark, traced, before)?;
     Ok(CutIntent {

@@ -42,7 +42,8 @@ pub(crate) fn prune<S: Storage>(core: &Core<S>, retention: &Retention) -> Result
         });
     }
     // Another process may be pruning too.
-    let (mut bytes, mut frame_bytes) = (0, 0);
+    let mut bytes = 0;
+    let mut frame_bytes = 0;
     for segment in (from..to).filter_map(|number| core.segment(number).ok()) {
         let end = core.ended(&segment).map_or(0, |(end, _)| end.offset);
         bytes += segment.bytes();
@@ -107,12 +108,13 @@ fn remove<S: Storage>(core: &Core<S>, number: u64) -> Result<()> {
 /// The number of the first segment to keep.
 fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Result<u64> {
     let tail = core.tail_segment();
-    let needed = match retention.keep_for_cursors {
-        true => cursor_file::list(core)?
+    let needed = if retention.keep_for_cursors {
+        cursor_file::list(core)?
             .into_iter()
             .map(|cursor| cursor.position)
-            .min(),
-        false => None,
+            .min()
+    } else {
+        None
     };
     let limits = retention.bytes.is_some() || retention.age.is_some();
     if !limits && needed.is_none() {
@@ -146,9 +148,10 @@ fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Re
 fn last_written<S: Storage>(core: &Core<S>, segment: &Segment<S::Region>, now: u64) -> Result<u64> {
     let (end, latest) = core.ended(segment)?;
     let base = core.base(segment)?;
-    let own = match segment.is_ordered() {
-        true => index::last_time(segment, base),
-        false => index::latest_time(segment, base, end),
+    let own = if segment.is_ordered() {
+        index::last_time(segment, base)
+    } else {
+        index::latest_time(segment, base, end)
     };
     let own = own.unwrap_or(latest);
     if own <= now {

@@ -142,10 +142,8 @@ impl Slot {
     /// The mapping, if it holds `address`. One that is just being changed does not: its memory cannot be in use.
     fn holding(&self, address: usize) -> Option<(usize, usize)> {
         let version = self.version.load(Ordering::SeqCst);
-        let (start, end) = (
-            self.start.load(Ordering::SeqCst),
-            self.end.load(Ordering::SeqCst),
-        );
+        let start = self.start.load(Ordering::SeqCst);
+        let end = self.end.load(Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let still = version.is_multiple_of(2) && version == self.version.load(Ordering::SeqCst);
         (still && (start..end).contains(&address)).then_some((start, end))
@@ -260,9 +258,10 @@ fn replace(address: usize) -> bool {
                         .compare_exchange(0, first, Ordering::SeqCst, Ordering::SeqCst);
                 FAULTS.fetch_add(1, Ordering::SeqCst);
                 let single = slot.count.fetch_add(1, Ordering::SeqCst) < SINGLE_PAGES_MAX;
-                let length = match single {
-                    true => PAGE.load(Ordering::Relaxed),
-                    false => end - page,
+                let length = if single {
+                    PAGE.load(Ordering::Relaxed)
+                } else {
+                    end - page
                 };
                 return zeros(page, length);
             }

@@ -118,7 +118,8 @@ impl Mapped {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
         }
-        let (owner, found) = (fs::metadata(&self.root)?, made.metadata()?);
+        let owner = fs::metadata(&self.root)?;
+        let found = made.metadata()?;
         if (owner.uid(), owner.gid()) == (found.uid(), found.gid()) {
             return Ok(());
         }

@@ -330,7 +330,8 @@ impl Region for ModelledRegion {
             return self.inner.exchange(at, current, new);
         };
         if !self.shared.orders.fences {
-            let (done, failed) = (Ordering::AcqRel, Ordering::Acquire);
+            let done = Ordering::AcqRel;
+            let failed = Ordering::Acquire;
             let exchanged = word.value.compare_exchange(current, new, done, failed);
             return exchanged.map(drop);
         }

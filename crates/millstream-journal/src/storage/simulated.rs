@@ -306,7 +306,8 @@ impl Simulated {
             return false;
         }
         let mut history = lock(&file.history);
-        let (word, shift) = (memory.word_to_store(at / 8 * 8), at % 8 * 8);
+        let word = memory.word_to_store(at / 8 * 8);
+        let shift = at % 8 * 8;
         let found = word.load(Ordering::SeqCst);
         let new = change((found >> shift) as u8);
         word.store(
@@ -464,7 +465,8 @@ impl Storage for Simulated {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.process.step()?;
-        let (from, to) = (&*self.name(from), &*self.name(to));
+        let from = &*self.name(from);
+        let to = &*self.name(to);
         let mut names = lock(&self.machine.names);
         if names.seen.contains_key(to) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -482,7 +484,8 @@ impl Storage for Simulated {
 
     fn replace(&self, from: &str, to: &str) -> io::Result<()> {
         self.process.step()?;
-        let (from, to) = (&*self.name(from), &*self.name(to));
+        let from = &*self.name(from);
+        let to = &*self.name(to);
         let mut names = lock(&self.machine.names);
         let file = names
             .seen
@@ -559,7 +562,8 @@ impl Simulated {
     fn region(&self, file: Arc<File>, access: Access) -> SimulatedRegion {
         file.memory();
         let failures_reported = AtomicU64::new(lock(&file.history).failures);
-        let (machine, process) = (Arc::clone(&self.machine), Arc::clone(&self.process));
+        let machine = Arc::clone(&self.machine);
+        let process = Arc::clone(&self.process);
         SimulatedRegion {
             machine,
             process,
@@ -691,9 +695,10 @@ impl Region for SimulatedRegion {
     unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
         assert!(self.is_writable(), "the region is for reading");
         let is_late = self.machine.defect() == Some(Defect::LateBytes);
-        let memory = match self.process.may_store() && !is_late {
-            true => self.file.memory(),
-            false => self.private(),
+        let memory = if self.process.may_store() && !is_late {
+            self.file.memory()
+        } else {
+            self.private()
         };
         // SAFETY: the same contract; no other process reads what a killed process writes.
         unsafe { memory.claim(at, length) }

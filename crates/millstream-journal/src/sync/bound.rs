@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn never_and_always_need_no_clock() {
-        let (never, always) = (Bound::new(Sync::Never), Bound::new(Sync::Always));
+        let never = Bound::new(Sync::Never);
+        let always = Bound::new(Sync::Always);
         for time_ns in [0, 1, NEVER - 2, NEVER, u64::MAX] {
             assert!(never.allows(time_ns) && !always.allows(time_ns));
         }

@@ -177,9 +177,10 @@ impl<S: Storage> Durable<S> {
             let Some(segment) = self.retained_segment(number)? else {
                 continue;
             };
-            let mark = match number < last {
-                true => core.ended(&segment)?.0,
-                false => segment.tail(),
+            let mark = if number < last {
+                core.ended(&segment)?.0
+            } else {
+                segment.tail()
             };
             core.sync(&segment, 0, mark.offset + frame::HEADER)?;
             self.raise(&segment, mark, number < last)?;

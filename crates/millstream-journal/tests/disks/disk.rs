@@ -30,7 +30,8 @@ impl Disk {
     /// A file system of that kind; `None` when the environment accepts that there are none.
     pub fn new(kind: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let (image, root) = (folder.path().join("image"), folder.path().join("root"));
+        let image = folder.path().join("image");
+        let root = folder.path().join("root");
         std::fs::create_dir(&root).unwrap();
         let made = match kind {
             "tmpfs" => run(
@@ -140,12 +141,13 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("{program}: {error}"))?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(format!(
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(format!(
             "{program} {}: {}",
             arguments.join(" "),
             String::from_utf8_lossy(&done.stderr).trim()
-        )),
+        ))
     }
 }

@@ -51,7 +51,8 @@ fn fill_and_go_on(disk: &Disk, share: impl Fn(&Path)) -> u32 {
     let path = disk.journal();
     let mut journal = Journal::open(&path, options()).unwrap();
     let mut writer = journal.writer().unwrap();
-    let (mut next, mut reopened) = (0, 0);
+    let mut next = 0;
+    let mut reopened = 0;
     for _ in 0..3 {
         for _ in 0..2_000 {
             writer.append(&body(next)).unwrap();

@@ -80,7 +80,8 @@ fn a_copy_that_any_process_has_counted_is_known_after_a_loss_of_power() {
         host: Host::simulated(|| 1, move || boot as u64).with_boot(boot),
         ..small()
     };
-    let (mut counted, mut unknown) = (0, 0);
+    let mut counted = 0;
+    let mut unknown = 0;
     for steps in 0..8 {
         let machine = Simulated::new();
         let journal = Journal::open_in(machine.process(), options(1)).unwrap();

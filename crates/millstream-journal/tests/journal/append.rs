@@ -9,7 +9,8 @@ use crate::support::{Model, Random, fresh, small};
 fn what_is_appended_is_read_back() {
     let (_folder, journal) = fresh(small());
     let writer = journal.writer().unwrap();
-    let (mut model, mut random) = (Model::default(), Random(1));
+    let mut model = Model::default();
+    let mut random = Random(1);
     for _ in 0..2_000 {
         model.append(&writer, random.bytes(300));
     }
@@ -27,7 +28,8 @@ fn what_is_appended_is_read_back() {
 #[test]
 fn a_journal_continues_where_it_was_closed() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut model, mut random) = (Model::default(), Random(2));
+    let mut model = Model::default();
+    let mut random = Random(2);
     for _ in 0..20 {
         let journal = Journal::open(folder.path(), small()).unwrap();
         let writer = journal.writer().unwrap();
@@ -44,7 +46,8 @@ fn a_journal_continues_where_it_was_closed() {
 fn batches_and_claims_and_single_records_mix() {
     let (_folder, journal) = fresh(small());
     let writer = journal.writer().unwrap();
-    let (mut model, mut random) = (Model::default(), Random(3));
+    let mut model = Model::default();
+    let mut random = Random(3);
     for _ in 0..400 {
         let next = model.records.len() as u64;
         match random.below(4) {

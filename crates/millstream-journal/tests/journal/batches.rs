@@ -37,7 +37,8 @@ fn a_record_that_is_too_large_leaves_nothing_of_its_batch() {
     let storage = machine.process();
     let journal = open(&storage, Host::simulated(|| 1, || 1));
     let writer = journal.writer().unwrap();
-    let (mut random, mut expected) = (Random(1), Vec::new());
+    let mut random = Random(1);
+    let mut expected = Vec::new();
     let mut over_segments = 0;
     for round in 0..200 {
         let count = 1 + random.below(120) as usize;
@@ -71,7 +72,8 @@ fn a_batch_that_needs_another_segment_is_complete_or_absent_on_a_full_disk() {
     let storage = Failing::new(Simulated::new().process());
     let journal = open(&storage, Host::simulated(|| 1, || 1));
     let writer = journal.writer().unwrap();
-    let (mut random, mut expected) = (Random(2), Vec::new());
+    let mut random = Random(2);
+    let mut expected = Vec::new();
     let mut refused = 0;
     for round in 0..100 {
         let mut batch: Vec<Vec<u8>> = (0..random.below(40)).map(|_| random.bytes(2_000)).collect();

@@ -64,9 +64,10 @@ impl Patient {
 
     fn with_times(records: u64, pruned: bool, times: fn(u64) -> u64) -> Self {
         let memory = Path::new("/dev/shm");
-        let folder = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory).unwrap(),
-            false => tempfile::tempdir().unwrap(),
+        let folder = if memory.is_dir() {
+            tempfile::tempdir_in(memory).unwrap()
+        } else {
+            tempfile::tempdir().unwrap()
         };
         let path = folder.path().join("journal");
         let making = Options {
@@ -278,7 +279,8 @@ fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> 
         Some(_) => 1,
         None => 4,
     };
-    let (mut reported, mut harmless) = (0, 0);
+    let mut reported = 0;
+    let mut harmless = 0;
     for read_only in [true, false] {
         patient.heal();
         let expected = outcomes(&patient.path, patient.times, read_only, first, records);

@@ -31,7 +31,9 @@ fn each_position_of_a_journal_is_confirmed_and_by_readers_too() {
     assert_eq!(reader.bookmark().unwrap(), journal.bookmark(0).unwrap());
     for next in 0..2_000_u64 {
         let record = reader.next().unwrap().unwrap();
-        let (number, time_ns, checksum) = (record.sequence, record.time_ns, record.checksum());
+        let number = record.sequence;
+        let time_ns = record.time_ns;
+        let checksum = record.checksum();
         assert_eq!(
             (number, checksum),
             (next, checksum_of(next, time_ns, record.body))
@@ -204,7 +206,8 @@ fn what_is_pruned_while_it_is_confirmed_is_not_lost() {
         let known: Vec<_> = (first + 1..first + 40)
             .map(|next| journal.bookmark(next).unwrap())
             .collect();
-        let (begun, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let begun = AtomicBool::new(false);
+        let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let confirming = scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {

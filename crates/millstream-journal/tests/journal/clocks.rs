@@ -34,7 +34,8 @@ impl Clock {
     }
 
     fn options(&self) -> Options {
-        let (clock, numbers) = (self.clone(), AtomicU64::new(1));
+        let clock = self.clone();
+        let numbers = AtomicU64::new(1);
         let random = move || numbers.fetch_add(1, Ordering::Relaxed);
         Options::on(Host::simulated(move || clock.now_ns(), random))
             .with_segment_bytes(SEGMENT_BYTES)
@@ -128,9 +129,12 @@ impl Model {
         }
         let latest = self.times.iter().copied().fold(self.pruned_ns, u64::max);
         let last = self.times.last().copied().unwrap_or(latest);
-        let rule = |before: u64| match before.saturating_sub(now_ns) <= SECOND_NS {
-            true => now_ns.max(before),
-            false => now_ns,
+        let rule = |before: u64| {
+            if before.saturating_sub(now_ns) <= SECOND_NS {
+                now_ns.max(before)
+            } else {
+                now_ns
+            }
         };
         let next = self.first + self.times.len() as u64;
         let time_ns = journal.reader().unwrap().read(next).unwrap().time_ns;

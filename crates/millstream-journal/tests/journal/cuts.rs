@@ -15,7 +15,8 @@ fn exclusive() -> Options {
 fn after_a_cut_the_journal_continues_from_there() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
-    let (mut model, mut random) = (Model::default(), Random(6));
+    let mut model = Model::default();
+    let mut random = Random(6);
     for round in 0..30 {
         for _ in 0..random.below(300) {
             model.append(&writer, random.bytes(400));
@@ -144,7 +145,8 @@ fn a_reader_of_another_opening_after_the_cut_gets_an_error() {
 fn a_cut_that_was_interrupted_is_ended_by_the_next_opening() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
-    let (mut model, mut random) = (Model::default(), Random(7));
+    let mut model = Model::default();
+    let mut random = Random(7);
     for _ in 0..1_000 {
         model.append(&writer, random.bytes(400));
     }

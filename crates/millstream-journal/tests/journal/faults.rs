@@ -92,7 +92,8 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         let process = machine.process();
         let journal = Journal::open_in(process.clone(), always(1)).unwrap();
         let other = Journal::open_in(machine.process(), always(1)).unwrap();
-        let (writer, bystander) = (journal.writer().unwrap(), other.writer().unwrap());
+        let writer = journal.writer().unwrap();
+        let bystander = other.writer().unwrap();
         machine.fail_sync(nth);
         let mut acknowledged = 0;
         let error = loop {

@@ -31,10 +31,8 @@ fn body(sequence: u64) -> Vec<u8> {
 
 /// Options with the same clock and the same random numbers each time.
 fn options(path: &Path) -> Options {
-    let (time, chance) = (
-        AtomicU64::new(1_700_000_000_000_000_000),
-        AtomicU64::new(0x5EED),
-    );
+    let time = AtomicU64::new(1_700_000_000_000_000_000);
+    let chance = AtomicU64::new(0x5EED);
     let host = Host::simulated(
         move || time.fetch_add(1_000, Ordering::Relaxed),
         move || chance.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed),
@@ -192,7 +190,8 @@ fn what_is_written_today_is_the_fixture_byte_for_byte() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         write(&path);
-        let (today, fixture) = (files(&path), files(&fixtures().join(name)));
+        let today = files(&path);
+        let fixture = files(&fixtures().join(name));
         assert!(today.keys().eq(fixture.keys()), "{:?}", today.keys());
         for (file, today) in &today {
             let differs = today.iter().zip(&fixture[file]).position(|(a, b)| a != b);

@@ -75,7 +75,8 @@ impl Notes {
         let words: Vec<u64> = { bytes.as_chunks::<8>().0.iter() }
             .map(|word| u64::from_le_bytes(*word))
             .collect();
-        let (mut acknowledged, mut inside) = (Vec::new(), false);
+        let mut acknowledged = Vec::new();
+        let mut inside = false;
         for note in words.as_chunks::<3>().0 {
             inside = note[2] == BEGUN;
             if !inside {
@@ -93,7 +94,9 @@ fn child() {
     };
     let mut words = role.splitn(3, ' ');
     let mut word = || words.next().unwrap();
-    let (role, life, path) = (word(), word().parse().unwrap(), word());
+    let role = word();
+    let life = word().parse().unwrap();
+    let path = word();
     let mut random = Random(life * 2 + 1);
     let sync = match random.below(3) {
         0 => Sync::Never,
@@ -231,7 +234,8 @@ impl Judge {
 
 #[test]
 fn what_was_acknowledged_survives_and_the_living_go_on() {
-    let (kills, seed) = (number("MILLSTREAM_KILLS", 40), number("MILLSTREAM_SEED", 1));
+    let kills = number("MILLSTREAM_KILLS", 40);
+    let seed = number("MILLSTREAM_SEED", 1);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     let journal = Journal::open(&path, small()).unwrap();
@@ -241,7 +245,9 @@ fn what_was_acknowledged_survives_and_the_living_go_on() {
     let mut members: Vec<_> = { roles.zip(seed * 1_000_000..) }
         .map(|(role, life)| Member::start(role, life, &path))
         .collect();
-    let (mut acknowledged, mut lost, mut insides) = (0, 0, 0);
+    let mut acknowledged = 0;
+    let mut lost = 0;
+    let mut insides = 0;
     for life in 0..kills {
         // A process appends, whichever died before.
         judge.read_to(judge.reader.position() + 1 + random.below(800));

@@ -32,7 +32,8 @@ fn appends_wait_for_a_disk_that_stalls() {
     // Room for all that could be appended: a new segment would wait for the disk as well.
     let options = Options::default().with_sync(Sync::Every(EVERY));
     let journal = Journal::open_in(storage.clone(), options).unwrap();
-    let (writer, host) = (journal.writer().unwrap(), Host::real());
+    let writer = journal.writer().unwrap();
+    let host = Host::real();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // The wall clock before each append, and after it has returned; and how many records there are then.
@@ -56,7 +57,8 @@ fn appends_wait_for_a_disk_that_stalls() {
         wait(host.time_ns() + 5 * every_ns);
         storage.set_stalled(true);
         wait(host.time_ns() + 20 * every_ns);
-        let (durable, until) = (journal.durable(), host.time_ns());
+        let durable = journal.durable();
+        let until = host.time_ns();
         ended.store(true, Ordering::Relaxed);
         storage.set_stalled(false);
         let returned = appending.join().unwrap();

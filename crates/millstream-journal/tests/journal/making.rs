@@ -53,7 +53,8 @@ fn numbers_begin_at_the_given_one() {
         first_sequence: first,
         ..small()
     });
-    let (writer, mut random) = (journal.writer().unwrap(), Random(1));
+    let writer = journal.writer().unwrap();
+    let mut random = Random(1);
     let bodies: Vec<Vec<u8>> = (0..2_000).map(|_| random.bytes(300)).collect();
     assert_eq!(journal.durable(), first);
     assert_eq!(writer.append_many(&bodies).unwrap(), first..first + 2_000);

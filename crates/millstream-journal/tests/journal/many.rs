@@ -76,7 +76,8 @@ fn child_with_a_thousand_journals() {
         return;
     };
     let folder = Path::new(&folder);
-    let (files, threads) = (count("fd"), count("task"));
+    let files = count("fd");
+    let threads = count("task");
     let syncs = [
         Sync::Never,
         Sync::Always,

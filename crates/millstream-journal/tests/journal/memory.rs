@@ -34,7 +34,8 @@ fn child() {
     };
     let options = Options::default().with_segment_bytes(SEGMENT_BYTES);
     let journal = Journal::open(path, options).unwrap();
-    let (writer, mut reader) = (journal.writer().unwrap(), journal.reader().unwrap());
+    let writer = journal.writer().unwrap();
+    let mut reader = journal.reader().unwrap();
     writer.append(&BODY).unwrap();
     // What threads and the allocator need is there by now.
     let before = mapped_max();

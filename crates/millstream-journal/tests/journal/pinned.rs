@@ -9,7 +9,8 @@ use crate::support::{Random, fresh, small};
 #[test]
 fn kept_records_outlive_readers_and_retention() {
     let (folder, journal) = fresh(small());
-    let (writer, mut random) = (journal.writer().unwrap(), Random(1));
+    let writer = journal.writer().unwrap();
+    let mut random = Random(1);
     let bodies: Vec<Vec<u8>> = (0..2_000).map(|_| random.bytes(300)).collect();
     writer.append_many(&bodies).unwrap();
     let mut reader = journal.reader().unwrap();

@@ -161,7 +161,8 @@ fn what_an_interrupted_prune_leaves_is_synced_with_the_rest() {
     for seed in 1..150 {
         let mut random = Random(seed);
         let machine = Simulated::new();
-        let (one, other) = (machine.process(), machine.process());
+        let one = machine.process();
+        let other = machine.process();
         let journal = Journal::open_in(one.clone(), options(Sync::Never, 1)).unwrap();
         let mut bodies: Vec<_> = (0..200).map(|_| random.bytes(3_000)).collect();
         journal.writer().unwrap().append_many(&bodies).unwrap();

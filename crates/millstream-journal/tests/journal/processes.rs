@@ -90,7 +90,8 @@ fn child() {
 )]
 fn fork(journal: &Journal) {
     use std::os::unix::process::CommandExt;
-    let (writer, path) = (journal.writer().unwrap(), journal.path());
+    let writer = journal.writer().unwrap();
+    let path = journal.path();
     let mut command = Command::new("true");
     let in_child = move || {
         let refused = || match (writer.append(b"x"), writer.sync()) {
@@ -120,7 +121,8 @@ pub fn body(writer: u64, count: u64, random: &mut Random) -> Vec<u8> {
 /// The writer of a record and the number that it gave it; the body must be complete.
 pub fn check(body: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap());
-    let (writer, count) = (word(0), word(8));
+    let writer = word(0);
+    let count = word(8);
     assert!(
         body[16..]
             .iter()

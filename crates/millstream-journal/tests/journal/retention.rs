@@ -210,7 +210,8 @@ fn a_reader_moves_here_and_there_while_records_come_and_go() {
     let mut readers = [journal.reader().unwrap(), reading.reader().unwrap()];
     let mut random = Random(7);
     for round in 0..3_000_u64 {
-        let (first, next) = (journal.first().unwrap(), journal.next().unwrap());
+        let first = journal.first().unwrap();
+        let next = journal.next().unwrap();
         let sequence = random.below(next);
         for reader in &mut readers {
             match reader.read(sequence) {

@@ -26,7 +26,8 @@ fn a_tail_follows_across_segments() {
 fn every_record_is_found_by_its_number_and_by_its_time() {
     let (_folder, journal) = fresh(small());
     let writer = journal.writer().unwrap();
-    let (mut model, mut random) = (Model::default(), Random(5));
+    let mut model = Model::default();
+    let mut random = Random(5);
     for sequence in 0..3_000_u64 {
         let body = random.bytes(200);
         // Three records share a time.

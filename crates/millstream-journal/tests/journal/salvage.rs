@@ -278,9 +278,10 @@ fn each_file_may_be_missing_empty_or_short() {
             let (found, lost) = world.salvaged(file, |path| {
                 fs::write(path, &world.files[file][..kept]).unwrap();
             });
-            let expected = match records.is_empty() {
-                true => world.all(),
-                false => world.outside(file, &world.files[file][..kept & !7]),
+            let expected = if records.is_empty() {
+                world.all()
+            } else {
+                world.outside(file, &world.files[file][..kept & !7])
             };
             assert_eq!(
                 found,

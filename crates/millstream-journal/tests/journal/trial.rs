@@ -52,9 +52,10 @@ struct Patient {
 impl Patient {
     fn new() -> Self {
         let memory = Path::new("/dev/shm");
-        let folder = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory).unwrap(),
-            false => tempfile::tempdir().unwrap(),
+        let folder = if memory.is_dir() {
+            tempfile::tempdir_in(memory).unwrap()
+        } else {
+            tempfile::tempdir().unwrap()
         };
         let path = folder.path().join("journal");
         let journal = Journal::open(&path, options()).unwrap();
@@ -152,11 +153,10 @@ fn read_all(path: &Path, options: Options) -> Result<u64, Error> {
 #[test]
 fn no_damage_is_silent() {
     let patient = Patient::new();
-    let (runs, first) = (
-        number("MILLSTREAM_DAMAGES", 10_000),
-        number("MILLSTREAM_SEED", 1),
-    );
-    let (mut told, mut silent) = (vec![0; KINDS.len()], Vec::new());
+    let runs = number("MILLSTREAM_DAMAGES", 10_000);
+    let first = number("MILLSTREAM_SEED", 1);
+    let mut told = vec![0; KINDS.len()];
+    let mut silent = Vec::new();
     for seed in first..first + runs {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let kind = random.below(KINDS.len() as u64) as usize;

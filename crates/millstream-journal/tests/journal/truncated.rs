@@ -123,7 +123,8 @@ fn a_cursor_that_is_truncated_is_an_error_and_its_journal_is_not() {
 fn other_openings_go_on_beside_one_whose_memory_has_failed() {
     let (_folder, journal) = fresh(small());
     let other = Journal::open(journal.path(), small()).unwrap();
-    let (writer, healthy) = (journal.writer().unwrap(), other.writer().unwrap());
+    let writer = journal.writer().unwrap();
+    let healthy = other.writer().unwrap();
     healthy.append(&[1; 1_000]).unwrap();
     writer.append(&[2; 1_000]).unwrap();
     // The file grows again before the other comes there: only one of them touches the page meanwhile.

@@ -453,9 +453,10 @@ impl Queue for Fetched {
     fn commit(&self, offset: i64, waits: bool) -> Result<(), Error> {
         let of = (self.topic.as_str(), self.partition);
         let list = Client::list(of, Offset::Offset(offset));
-        let mode = match waits {
-            true => CommitMode::Sync,
-            false => CommitMode::Async,
+        let mode = if waits {
+            CommitMode::Sync
+        } else {
+            CommitMode::Async
         };
         let begun = self.client.consumer.commit(&list, mode);
         begun.map_err(|error| self.client.group_failed(&self.topic, &error))

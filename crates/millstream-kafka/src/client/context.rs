@@ -180,9 +180,10 @@ impl ClientContext for Context {
         );
         // The client asks the function again.
         let refused = refused && !reason.contains(NO_TOKEN);
-        let notice = match refused {
-            true => Notice::Refused(reason.to_owned()),
-            false => Notice::Passing(reason.to_owned()),
+        let notice = if refused {
+            Notice::Refused(reason.to_owned())
+        } else {
+            Notice::Passing(reason.to_owned())
         };
         let mut reports = self.lock();
         // That all brokers are down says less than why one of them is.

@@ -397,7 +397,8 @@ impl Transactions {
         let KafkaError::Transaction(transaction) = error else {
             return self.by_connection(error);
         };
-        let (code, reason) = (transaction.code(), transaction.string());
+        let code = transaction.code();
+        let reason = transaction.string();
         if let Some(denied) = self.client.denied(code, &self.id) {
             return denied;
         }
@@ -417,9 +418,10 @@ impl Transactions {
         let error = Error::Fenced { id, reason };
         // The broker also shuts a producer out whose transaction has taken too long.
         let begun = *self.begun_ns.lock().unwrap_or_else(PoisonError::into_inner);
-        match begun > 0 && now_ns().saturating_sub(begun) >= self.timeout_ns {
-            true => Failure::Passing(error),
-            false => Failure::Lasting(error),
+        if begun > 0 && now_ns().saturating_sub(begun) >= self.timeout_ns {
+            Failure::Passing(error)
+        } else {
+            Failure::Lasting(error)
         }
     }
 
@@ -516,12 +518,13 @@ impl TransactionalProducer for Transactions {
             .topics()
             .iter()
             .any(|topic| !topic.partitions().is_empty());
-        match found {
-            true => Ok(()),
-            false => Err(Failure::Lasting(Error::NoTopic {
+        if found {
+            Ok(())
+        } else {
+            Err(Failure::Lasting(Error::NoTopic {
                 servers: self.client.servers.clone(),
                 topic: self.topic.clone(),
-            })),
+            }))
         }
     }
 

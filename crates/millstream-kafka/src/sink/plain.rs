@@ -122,9 +122,10 @@ impl PlainWriter {
     fn settle(&self, failure: Failure, frame: &[u8]) -> Result<(), Cause> {
         match failure {
             Failure::Message(error) if self.skips => {
-                let what = match self.keeps {
-                    true => "becomes a dead letter",
-                    false => "is skipped",
+                let what = if self.keeps {
+                    "becomes a dead letter"
+                } else {
+                    "is skipped"
                 };
                 tracing::warn!("kafka {}: a message {what}: {error}", self.servers);
                 if self.keeps {
@@ -168,7 +169,8 @@ impl Writer<Frames> for PlainWriter {
         let mut stop_seen = None;
         for frame in batch.iter() {
             if frame.len() > self.bytes_max {
-                let (bytes, limit) = (frame.len(), self.bytes_max);
+                let bytes = frame.len();
+                let limit = self.bytes_max;
                 return Err(format!(
                     "a record of {bytes} bytes is too large for kafka {}, which takes {limit}",
                     self.topic

@@ -36,7 +36,8 @@ pub(super) fn resumed(
     } = saved::read(position)?;
     run.topics.check_id(of.0, topic_id)?;
     let (first, end) = run.topics.control.bounds(of)?;
-    let (topic, partition) = (of.0.to_owned(), of.1);
+    let topic = of.0.to_owned();
+    let partition = of.1;
     if offset < first {
         return Err(Box::new(Error::Lost {
             topic,
@@ -54,9 +55,10 @@ pub(super) fn resumed(
         },
         _ => Begin::from(offset),
     };
-    match begin.offset > end {
-        true => Err(Box::new(shrunk(run, of, (offset, begin.last), end)?)),
-        false => Ok(begin),
+    if begin.offset > end {
+        Err(Box::new(shrunk(run, of, (offset, begin.last), end)?))
+    } else {
+        Ok(begin)
     }
 }
 
@@ -83,7 +85,8 @@ pub(super) fn shrunk(
 pub(super) fn started(run: &Run, of: TopicPartition<'_>, start: &Start) -> Result<i64, Error> {
     let (first, end) = run.topics.control.bounds(of)?;
     let checked = |offset: i64| {
-        let (topic, partition) = (of.0.to_owned(), of.1);
+        let topic = of.0.to_owned();
+        let partition = of.1;
         match offset {
             offset if offset < first => Err(Error::Lost {
                 topic,

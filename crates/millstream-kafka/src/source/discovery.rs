@@ -99,9 +99,10 @@ impl Discovery {
 
     /// Returns an error that was found: a topic without partitions, with fewer, or another one of the same name.
     pub(super) fn failure(&self) -> Option<Error> {
-        match self.has_failed.load(Ordering::Acquire) {
-            true => self.lock().failure.clone(),
-            false => None,
+        if self.has_failed.load(Ordering::Acquire) {
+            self.lock().failure.clone()
+        } else {
+            None
         }
     }
 

@@ -107,8 +107,13 @@ impl KafkaPartition {
         let Some(queue) = &mut self.queue else {
             return Ok(Polled::Empty);
         };
-        let (mut next, mut last, mut failure, mut time_ms) = (self.next, self.last, None, None);
-        let (end, format, number) = (self.end, self.format, self.number);
+        let mut next = self.next;
+        let mut last = self.last;
+        let mut failure = None;
+        let mut time_ms = None;
+        let end = self.end;
+        let format = self.format;
+        let number = self.number;
         let topic = self.topic.as_str();
         let polled = queue.poll(&mut |message| {
             // What follows the end is read by another run.
@@ -140,7 +145,9 @@ impl KafkaPartition {
         reason: String,
         events: &mut Events<'_>,
     ) -> Result<(), Cause> {
-        let (topic, partition, offset) = (self.topic.clone(), self.number, self.next);
+        let topic = self.topic.clone();
+        let partition = self.number;
+        let offset = self.next;
         match trouble {
             Trouble::Passing => events.fault(&format!(
                 "topic \"{topic}\", partition {partition}: {reason}; the client tries again"
@@ -160,7 +167,9 @@ impl KafkaPartition {
 
     /// Returns why the client has no message for the position.
     fn lost(&self) -> Result<Error, Error> {
-        let (topic, partition, offset) = (self.topic.clone(), self.number, self.next);
+        let topic = self.topic.clone();
+        let partition = self.number;
+        let offset = self.next;
         let control = &self.run.topics.control;
         let (first, end) = control.bounds((&topic, partition))?;
         if offset > end {

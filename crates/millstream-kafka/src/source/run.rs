@@ -56,7 +56,8 @@ impl Run {
         let has_group = group.is_some();
         let group = group.unwrap_or(GROUP).to_owned();
         let control = connect_for_questions(servers, &group, settings)?;
-        let (mut partitions, mut known) = (Vec::new(), HashMap::new());
+        let mut partitions = Vec::new();
+        let mut known = HashMap::new();
         for name in topics {
             let topic = control.topic(name)?;
             let numbers = 0..topic.partitions as i32;

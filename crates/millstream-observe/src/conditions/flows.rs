@@ -175,9 +175,10 @@ pub(super) static FLOWS: &[Condition] = &[
 
 /// The severity of a value with a limit from which it is critical.
 fn from(limit: f64, value: f64) -> Severity {
-    match value >= limit {
-        true => Severity::Critical,
-        false => Severity::Warning,
+    if value >= limit {
+        Severity::Critical
+    } else {
+        Severity::Warning
     }
 }
 
@@ -407,7 +408,9 @@ fn outbox(all: &Snapshot, find: &mut Finder<'_>) {
         .filter(|found| found.limit == Limit::Outbox);
     for sink in &all.sinks {
         let due = LAG_SECONDS + sink.batch_age_seconds + EPOCHS_LATE * epoch;
-        let (name, address, records) = (&sink.name, &sink.address, sink.waiting_records);
+        let name = &sink.name;
+        let address = &sink.address;
+        let records = sink.waiting_records;
         let words = match (full, sink.failures_in_a_row) {
             (Some(full), _) if full.step == *name => full.words.clone(),
             (_, 0) if records > 0 && sink.waiting_seconds > due => {
@@ -437,7 +440,8 @@ fn commit(all: &Snapshot, find: &mut Finder<'_>) {
     let Some(epochs) = all.epochs.filter(|_| all.state == State::Running) else {
         return;
     };
-    let (age, length) = (epochs.age_seconds, epochs.length_seconds);
+    let age = epochs.age_seconds;
+    let length = epochs.length_seconds;
     let (least, critical) = LATE_SECONDS;
     if age > (EPOCHS_LATE * length).max(least) {
         let words = format!(

@@ -139,7 +139,9 @@ fn in_state(all: &Snapshot, state: QueueState) -> impl Iterator<Item = &QueueSna
 
 fn not_read(all: &Snapshot, find: &mut Finder<'_>) {
     for queue in in_state(all, QueueState::Unread) {
-        let (name, items, oldest) = (&queue.name, queue.items, queue.oldest_seconds);
+        let name = &queue.name;
+        let items = queue.items;
+        let oldest = queue.oldest_seconds;
         let words = format!(
             "No client takes items of queue \"{name}\": {items} wait, the oldest for {oldest:.0} s."
         );
@@ -162,7 +164,9 @@ fn not_read(all: &Snapshot, find: &mut Finder<'_>) {
 fn kept(all: &Snapshot, find: &mut Finder<'_>) {
     for queue in in_state(all, QueueState::Stuck) {
         let client = queue.held_by.as_deref().unwrap_or_default();
-        let (name, items, held) = (&queue.name, queue.items, queue.held_seconds);
+        let name = &queue.name;
+        let items = queue.items;
+        let held = queue.held_seconds;
         let words = format!(
             "Client {client} has kept an item of queue \"{name}\" open for {held:.0} s, while {items} items wait."
         );
@@ -247,7 +251,8 @@ fn silent(all: &Snapshot, find: &mut Finder<'_>) {
 fn disk(all: &Snapshot, find: &mut Finder<'_>) {
     let latencies = server(all).into_iter().flat_map(|server| &server.latencies);
     for sync in latencies.filter(|latency| latency.name == "sync") {
-        let (mut all, mut fast) = (0, 0);
+        let mut all = 0;
+        let mut fast = 0;
         for (slot, count) in sync.buckets.1.iter().enumerate() {
             let minute = find.grown(slot as u8, "sync", *count).minute;
             all += minute;

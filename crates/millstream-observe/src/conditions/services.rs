@@ -138,7 +138,8 @@ fn lags(all: &Snapshot, find: &mut Finder<'_>) {
 
 fn skipped(all: &Snapshot, find: &mut Finder<'_>) {
     for service in services(all) {
-        let (skipped, dead) = (service.skipped, service.dead_letters);
+        let skipped = service.skipped;
+        let dead = service.dead_letters;
         if find.grown(0, &service.name, skipped + dead).now > 0 {
             let words = format!(
                 "Service \"{}\" has skipped {skipped} records and set {dead} aside as dead letters.",

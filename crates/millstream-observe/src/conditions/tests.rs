@@ -216,7 +216,8 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
         "desk",
         "started again 3 times, at last because of: a bad record",
         |all, _| {
-            let (state, error) = ("running".to_owned(), Some("a bad record".to_owned()));
+            let state = "running".to_owned();
+            let error = Some("a bad record".to_owned());
             all.services.as_mut().unwrap().processes = vec![PartSnapshot {
                 name: "desk".to_owned(),
                 state,
@@ -271,7 +272,8 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
         queues(all).labelled[0].failed_items = 2
     }),
     ("MillstreamQueueClosed", "queues", "\"bad\"", |all, _| {
-        let (name, reason) = ("bad".to_owned(), "damaged".to_owned());
+        let name = "bad".to_owned();
+        let reason = "damaged".to_owned();
         (queues(all).closed, queues(all).closed_count) = (vec![ClosedQueue { name, reason }], 1);
     }),
     ("MillstreamQueuesHeld", "queues", "a reason", |all, _| {
@@ -347,7 +349,8 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
         "desk",
         "failed: a bad record",
         |all, _| {
-            let (state, error) = ("failed".to_owned(), Some("a bad record".to_owned()));
+            let state = "failed".to_owned();
+            let error = Some("a bad record".to_owned());
             let part = PartSnapshot {
                 name: "desk".to_owned(),
                 state,

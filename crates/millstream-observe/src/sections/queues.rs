@@ -202,9 +202,10 @@ impl Known {
         let mut labelled = Vec::new();
         for queue in &*self.queues {
             total.add(queue);
-            match self.labelled.contains(&queue.name) {
-                true => labelled.push(queue.clone()),
-                false => other.add(queue),
+            if self.labelled.contains(&queue.name) {
+                labelled.push(queue.clone())
+            } else {
+                other.add(queue)
             }
         }
         let values = |queue: &QueueSnapshot| {
@@ -299,9 +300,10 @@ fn state(queue: &QueueSnapshot, connections: u64) -> QueueState {
         0 => ALONE_SECONDS,
         _ => UNREAD_SECONDS,
     };
-    match waits && !is_read && queue.oldest_seconds >= allowed {
-        true => QueueState::Unread,
-        false => QueueState::Good,
+    if waits && !is_read && queue.oldest_seconds >= allowed {
+        QueueState::Unread
+    } else {
+        QueueState::Good
     }
 }
 

@@ -106,7 +106,8 @@ fn a_flow_shows_its_state_its_edges_its_failures_and_commits_on_request() {
 #[test]
 fn files_and_journals_have_a_lag() {
     let folder = tempfile::tempdir().unwrap();
-    let (text, journal) = (folder.path().join("text"), folder.path().join("journal"));
+    let text = folder.path().join("text");
+    let journal = folder.path().join("journal");
     std::fs::write(&text, "a line\n".repeat(20_000)).unwrap();
     let write = Flow::new("write");
     write.source("numbers", testing::items(0..20_000)).sink(

@@ -58,7 +58,9 @@ fn names_have_units_and_suffixes() {
 fn the_list_of_metrics_is_that_of_the_program() {
     let mut text = String::new();
     for metric in list::all() {
-        let (name, kind, labels) = (metric.name, kind(metric), metric.labels.join(", "));
+        let name = metric.name;
+        let kind = kind(metric);
+        let labels = metric.labels.join(", ");
         writeln!(text, "{name}{{{labels}}} {kind}\n    {}", metric.help).unwrap();
     }
     compare("contrib/prometheus/metrics.txt", &text);
@@ -68,7 +70,9 @@ fn the_list_of_metrics_is_that_of_the_program() {
 fn the_list_of_conditions_is_that_of_the_program() {
     let mut text = String::new();
     for one in conditions::all() {
-        let (name, severity, after) = (one.name, one.severity, one.after);
+        let name = one.name;
+        let severity = one.severity;
+        let after = one.after;
         writeln!(
             text,
             "{name}: {severity}, alert after {after}\n    {}\n    What to do: {}\n    It ends {}.",
@@ -85,7 +89,8 @@ fn the_guide_names_the_conditions_of_readyz() {
     let obstacles: Vec<String> = obstacles.map(|one| format!("`{}`", one.name)).collect();
     let obstacles = obstacles.join(", ");
     let guide = "docs/guide/operating.md";
-    let (begin, end) = ("<!-- obstacles -->", "<!-- end of obstacles -->");
+    let begin = "<!-- obstacles -->";
+    let end = "<!-- end of obstacles -->";
     let text = std::fs::read_to_string(Path::new(ROOT).join(guide)).unwrap();
     let (before, rest) = text.split_once(begin).expect("the mark of the names");
     let (_, after) = rest.split_once(end).expect("the mark of their end");
@@ -99,7 +104,8 @@ fn the_alert_rules_are_those_of_the_list() {
     );
     let quoted = |text: &str| Value::from(text).to_string();
     for one in conditions::all() {
-        let (name, after) = (one.name, one.after);
+        let name = one.name;
+        let after = one.after;
         let holds = format!("millstream_condition{{condition=\"{name}\"");
         let summary = quoted(&format!("{{{{ $labels.subject }}}}: {}", one.summary));
         let action = quoted(one.action);
@@ -131,9 +137,10 @@ fn query(metric: &Metric) -> (String, String) {
     let name = metric.name;
     // A condition may be of a process without a flow.
     let is_of_flow = metric.labels.contains(&"flow") && !metric.labels.contains(&"condition");
-    let filter = match is_of_flow {
-        true => "{flow=~\"$flow\"}",
-        false => "{job=~\"$job\"}",
+    let filter = if is_of_flow {
+        "{flow=~\"$flow\"}"
+    } else {
+        "{job=~\"$job\"}"
     };
     let expr = match metric.kind {
         Kind::Counter => format!("rate({name}{filter}[$__rate_interval])"),
@@ -142,9 +149,10 @@ fn query(metric: &Metric) -> (String, String) {
             "histogram_quantile(0.99, sum by (le, step) (rate({name}_bucket{filter}[$__rate_interval])))"
         ),
     };
-    let legend = match legend.is_empty() {
-        true => "{{flow}}{{job}}".to_owned(),
-        false => legend.join(" "),
+    let legend = if legend.is_empty() {
+        "{{flow}}{{job}}".to_owned()
+    } else {
+        legend.join(" ")
     };
     (expr, legend)
 }

@@ -27,9 +27,10 @@ fn ask(observer: &Observer, method: &str, path: &str, headers: &str) -> (u16, St
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     let address = observer.address();
-    let host = match headers.contains("Host:") {
-        true => String::new(),
-        false => format!("Host: {address}\r\n"),
+    let host = if headers.contains("Host:") {
+        String::new()
+    } else {
+        format!("Host: {address}\r\n")
     };
     write!(
         client,

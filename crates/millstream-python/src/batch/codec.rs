@@ -158,17 +158,19 @@ fn decode(py: Python<'_>, mut bytes: &[u8]) -> Result<PyBatch, Cause> {
     }
     let has = |flag: u8| flags & flag != 0;
     let len = u32::from_le_bytes(take(&mut bytes)?) as usize;
-    let times = match has(TIMES) {
-        true => Some(Times {
+    let times = if has(TIMES) {
+        Some(Times {
             stamps: read_times(len, &mut bytes)?,
             datetimes: has(DATETIMES),
             ..Times::default()
-        }),
-        false => None,
+        })
+    } else {
+        None
     };
-    let records = match has(RECORDS) {
-        true => Some(read_records(py, len, &mut bytes)?),
-        false => None,
+    let records = if has(RECORDS) {
+        Some(read_records(py, len, &mut bytes)?)
+    } else {
+        None
     };
     let mut lists = read_lists(py, bytes, len).map_err(cause)?.into_iter();
     let keys = if has(KEYS) { lists.next() } else { None };

@@ -23,7 +23,9 @@ impl Batch for PyBatch {
         if count >= self.len {
             return std::mem::take(self);
         }
-        let (len, keys, values) = (self.len, self.keys.take(), self.values.take());
+        let len = self.len;
+        let keys = self.keys.take();
+        let values = self.values.take();
         let mut times = self.times.take();
         let rest_times = times.as_mut().map(|times| {
             let rest = times.stamps.split_off(count);

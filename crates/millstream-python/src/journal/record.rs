@@ -124,7 +124,8 @@ impl JournalRecord {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let body = show(self.body(py)?.as_any());
-        let (sequence, time) = (self.record.sequence(), self.time(py)?);
+        let sequence = self.record.sequence();
+        let time = self.time(py)?;
         let time = time.call_method1("isoformat", ())?;
         Ok(format!("<record {sequence} of {time}: {body}>"))
     }

@@ -23,7 +23,8 @@ impl Constant {
     pub(crate) fn new(field: Field, format: &str, value: Bound<'_, PyAny>) -> PyResult<Self> {
         let py = value.py();
         let wrong = |why: fmt::Arguments<'_>| {
-            let (name, value) = (&field.name, show(&value));
+            let name = &field.name;
+            let value = show(&value);
             PyValueError::new_err(format!("{name} cannot have the value {value}: {why}"))
         };
         let packed = py
@@ -65,7 +66,8 @@ impl Constant {
             Ok(found) => &show(found),
             Err(error) => &error.to_string(),
         };
-        let (class, name) = (class_name(class), &self.field.name);
+        let class = class_name(class);
+        let name = &self.field.name;
         let wanted = show(self.value.bind(py));
         PyValueError::new_err(format!("{class}.{name} is {wanted}, not {found}"))
     }

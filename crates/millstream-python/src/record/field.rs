@@ -116,7 +116,9 @@ impl Field {
     }
 
     fn __repr__(&self) -> String {
-        let (name, from, to) = (&self.name, self.offset, self.offset + self.size);
+        let name = &self.name;
+        let from = self.offset;
+        let to = self.offset + self.size;
         format!("<field {name}: bytes {from} to {to}>")
     }
 }

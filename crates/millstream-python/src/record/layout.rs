@@ -95,7 +95,8 @@ impl Layout {
 
     #[cold]
     fn wrong_size(&self, class: &Bound<'_, PyType>, found: usize) -> PyErr {
-        let (class, size) = (class_name(class), self.size);
+        let class = class_name(class);
+        let size = self.size;
         PyValueError::new_err(format!("{class} has {size} bytes, not {found}"))
     }
 
@@ -108,7 +109,8 @@ impl Layout {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let py = class.py();
         let mut ordered = Vec::with_capacity(self.fields.len());
-        let (mut by_position, mut by_name) = (values.iter(), 0);
+        let mut by_position = values.iter();
+        let mut by_name = 0;
         for (name, _) in &self.fields {
             let constant = self.constants.iter().find(|constant| constant.is(name));
             if constant.is_none()
@@ -141,7 +143,9 @@ impl Layout {
         let free: Vec<_> = names
             .filter(|name| !self.constants.iter().any(|constant| constant.is(name)))
             .collect();
-        let (class, wanted, names) = (class_name(class), free.len(), free.join(" "));
+        let class = class_name(class);
+        let wanted = free.len();
+        let names = free.join(" ");
         PyTypeError::new_err(format!(
             "{class}.pack takes {wanted} values, each once: {names}"
         ))

@@ -173,12 +173,16 @@ pub(super) fn encode(
 
 fn encode_integer(value: &Bound<'_, PyAny>, ty: &Type, out: &mut Packer<'_>) -> Result<()> {
     let out_of_range = || {
-        let (value, kind) = (value.to_string(), ty.scalar_name());
+        let value = value.to_string();
+        let kind = ty.scalar_name();
         PyValueError::new_err(Misfit::Range { value, kind }.to_string())
     };
-    let overflow = |error: PyErr| match error.is_instance_of::<PyOverflowError>(value.py()) {
-        true => out_of_range(),
-        false => error,
+    let overflow = |error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            out_of_range()
+        } else {
+            error
+        }
     };
     if *ty == Type::U64 {
         return Ok(out.uint(value.extract::<u64>().map_err(overflow)?)?);

@@ -61,7 +61,8 @@ impl Interface {
                 Shape::Enum(_) => {}
             }
         }
-        let (mut schema_methods, mut read) = (Vec::new(), Vec::new());
+        let mut schema_methods = Vec::new();
+        let mut read = Vec::new();
         for (name, aliases, given) in methods {
             let mut fields = given.iter().map(field).collect::<PyResult<Vec<_>>>()?;
             let arguments = fields.iter().map(|field| py_field(py, field)).collect();
@@ -107,7 +108,8 @@ fn define(definition: &Bound<'_, PyTuple>) -> PyResult<(Definition, Named)> {
             (shape, Named::Enum(members.collect()))
         }
         3 => {
-            let (mut variants, mut structs) = (Vec::new(), Vec::new());
+            let mut variants = Vec::new();
+            let mut structs = Vec::new();
             for part in parts_of(definition)? {
                 let (fields, own) = of_struct(&part)?;
                 variants.push(Variant::new(part.get_item(0)?.extract::<String>()?, fields));

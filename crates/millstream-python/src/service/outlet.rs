@@ -158,7 +158,8 @@ impl Outlet {
         let recorded = self.record(py, number, arguments)?;
         let cause = recorded.ok_or_else(|| service_error(py, "the call has no record"))?;
         let host = Host::real();
-        let (begun, limit) = (host.monotonic(), Duration::try_from_secs_f64(timeout)?);
+        let begun = host.monotonic();
+        let limit = Duration::try_from_secs_f64(timeout)?;
         loop {
             let left = limit.saturating_sub(host.monotonic().saturating_sub(begun));
             let waited = unlocked(|| effects.answer(&input, cause, left.min(LOOK)));
@@ -225,15 +226,17 @@ impl Outlet {
         let body = body.map_err(|error| error.into_python(py, &method.name))?;
         // The lock of this outlet is never waited for, nor held while one waits for a disk, with the interpreter's
         // lock.
-        let published = match self.waits {
-            true => unlocked(|| self.publish(&body)),
-            false => self.publish(&body),
+        let published = if self.waits {
+            unlocked(|| self.publish(&body))
+        } else {
+            self.publish(&body)
         };
         let recorded = published.map_err(|cause| service_cause(py, cause))?;
         match (&self.followed, recorded) {
             (Some(followed), Some(sequence)) => {
                 let mut followers = Followers::of(&followed.journal);
-                let (limit, count) = (Some(followed.limit), followed.count);
+                let limit = Some(followed.limit);
+                let count = followed.count;
                 wait_followed(
                     py,
                     &mut followers,

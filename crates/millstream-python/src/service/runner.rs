@@ -224,12 +224,13 @@ fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal>
 
 /// Opens an existing input: to keep a cursor in it, or, where that is not allowed, to read.
 fn open_input(py: Python<'_>, path: &PathBuf, reads: bool) -> PyResult<Journal> {
-    let options = match reads {
-        true => Options::read_only(),
-        false => Options {
+    let options = if reads {
+        Options::read_only()
+    } else {
+        Options {
             create: false,
             ..Options::default()
-        },
+        }
     };
     let opened = match Journal::open(path, options) {
         Err(Error::Io { source, .. }) if is_read_only(&source) => {
@@ -521,9 +522,10 @@ impl Running<'_> {
             if until.is_some_and(|until| runner.report().calls >= until) {
                 return self.end(py);
             }
-            let turned = match self.waits {
-                true => unlocked(|| runner.turn()),
-                false => runner.turn(),
+            let turned = if self.waits {
+                unlocked(|| runner.turn())
+            } else {
+                runner.turn()
             };
             taken = turned.map_err(|error| service_failed(py, error))?;
             self.write_meter();
@@ -688,23 +690,25 @@ pub(super) fn named_tick(
 }
 
 fn ticked(py: Python<'_>, called: PyResult<Py<PyAny>>) -> Result<(), Cause> {
-    called
-        .map(drop)
-        .map_err(|error| match interrupts(py, &error) {
-            true => CallError::Interrupted {
+    called.map(drop).map_err(|error| {
+        if interrupts(py, &error) {
+            CallError::Interrupted {
                 cause: cause(error),
             }
-            .into(),
-            false => cause(error),
-        })
+            .into()
+        } else {
+            cause(error)
+        }
+    })
 }
 
 /// Why a method failed.
 fn failed(py: Python<'_>, method: &str, error: PyErr) -> CallError {
-    match interrupts(py, &error) {
-        true => CallError::Interrupted {
+    if interrupts(py, &error) {
+        CallError::Interrupted {
             cause: cause(error),
-        },
-        false => CallError::component(method, cause(error)),
+        }
+    } else {
+        CallError::component(method, cause(error))
     }
 }

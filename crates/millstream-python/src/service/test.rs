@@ -45,7 +45,8 @@ pub(crate) fn service_test(
     variant: Option<&str>,
     make: &Bound<'_, PyAny>,
 ) -> PyResult<(usize, Vec<(PathBuf, String)>, Vec<PathBuf>, usize)> {
-    let (inputs, outputs) = (schemas(&inputs), schemas(&outputs));
+    let inputs = schemas(&inputs);
+    let outputs = schemas(&outputs);
     let run = |setup: &[Call], input: &[Call]| -> Result<Vec<Call>, Cause> {
         let recorder = Bound::new(py, Recorder::of_component()).map_err(cause)?;
         let clock = millstream_service::Clock::of_test();
@@ -206,7 +207,8 @@ pub(crate) fn service_export(
     reader
         .seek(first.clamp(*there.start(), *there.end()))
         .map_err(failed)?;
-    let (mut calls, mut text) = (Calls::of(&journal), String::new());
+    let mut calls = Calls::of(&journal);
+    let mut text = String::new();
     while let Some(record) = reader.next().map_err(failed)? {
         let sequence = record.sequence;
         if last.is_some_and(|last| sequence > last) {

@@ -59,9 +59,10 @@ impl KeyedSink {
         };
         let encoder = Encoder {
             encode: self.encode.clone(),
-            otherwise: match self.text {
-                true => Otherwise::Text,
-                false => Otherwise::Refused,
+            otherwise: if self.text {
+                Otherwise::Text
+            } else {
+                Otherwise::Refused
             },
             ..Encoder::of_frames()
         };

@@ -40,9 +40,10 @@ impl ByteSink {
 
 impl ByteSink {
     fn new(sink: impl Sink<Frames>, framing: &Framing, encode: Option<Py<PyAny>>) -> Self {
-        let otherwise = match *framing == Framing::Lines {
-            true => Otherwise::Text,
-            false => Otherwise::Refused,
+        let otherwise = if *framing == Framing::Lines {
+            Otherwise::Text
+        } else {
+            Otherwise::Refused
         };
         Self::with(sink, encode, otherwise)
     }

@@ -112,9 +112,10 @@ pub(super) fn append_all(writer: &mut impl AppendItem, batch: &mut PyBatch) -> R
         for item in values.iter() {
             let mut appended = writer.append(&item);
             if let Err(error) = appended {
-                appended = match is_outage(py, &error) {
-                    true => retry(py, writer, &item, error)?,
-                    false => Err(error),
+                appended = if is_outage(py, &error) {
+                    retry(py, writer, &item, error)?
+                } else {
+                    Err(error)
                 };
             }
             appended.map_err(|error| {
@@ -137,7 +138,8 @@ fn retry(
     item: &Bound<'_, PyAny>,
     outage: PyErr,
 ) -> Result<PyResult<()>, Cause> {
-    let (name, control) = (writer.step().to_owned(), Arc::clone(writer.control()));
+    let name = writer.step().to_owned();
+    let control = Arc::clone(writer.control());
     let waiting = Waiting {
         kind: "sink",
         name: &name,

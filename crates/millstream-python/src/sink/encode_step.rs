@@ -122,9 +122,10 @@ impl EncodeStep {
         for item in values.iter() {
             let mut made = self.encoding.encode(&item, &mut self.frames);
             if let Err(error) = made {
-                made = match is_outage(py, &error) {
-                    true => self.retry(py, &item, error, cx)?,
-                    false => Err(error),
+                made = if is_outage(py, &error) {
+                    self.retry(py, &item, error, cx)?
+                } else {
+                    Err(error)
                 };
             }
             match made {

@@ -109,7 +109,8 @@ impl Log for Growing {
             return Ok(());
         };
         locked(|py| {
-            let (list, values) = (self.0.bind(py), values.bind(py));
+            let list = self.0.bind(py);
+            let values = values.bind(py);
             if values.len() == 1 {
                 list.append(values.get_item(0)?)
             } else {

@@ -67,9 +67,10 @@ impl PostEncoder {
         let mut kinds = headers
             .iter()
             .filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-        match self.0.checks_json && kinds.all(|(_, value)| is_json(value)) {
-            true => millstream_http::check_json(body).map_err(PyValueError::new_err),
-            false => Ok(()),
+        if self.0.checks_json && kinds.all(|(_, value)| is_json(value)) {
+            millstream_http::check_json(body).map_err(PyValueError::new_err)
+        } else {
+            Ok(())
         }
     }
 }

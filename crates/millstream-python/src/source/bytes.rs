@@ -107,7 +107,8 @@ impl ByteSource {
         source: &millstream_http::Listen,
         reading: &Reading<'_>,
     ) -> millstream_http::Listen {
-        let (source, decode) = (source.clone(), self.decode.clone());
+        let source = source.clone();
+        let decode = self.decode.clone();
         match decode {
             Decode::Bytes => source,
             _ if reading.on_error.tolerant() => source,
@@ -146,11 +147,9 @@ impl ByteSource {
             Kind::Http(source) => add(flow, self.checked(source, reading), durable, reading),
         };
         let name = reading.name;
-        let (decode, own, source) = (
-            self.decode.clone(),
-            reading.on_error.clone(),
-            name.to_owned(),
-        );
+        let decode = self.decode.clone();
+        let own = reading.on_error.clone();
+        let source = name.to_owned();
         let decoded = frames.step("decode", &format!("{name}.decode"), move |making| {
             DecodeStep::make(&decode, &own, &source, making)
         });

@@ -53,12 +53,14 @@ impl CsvSource {
 impl CsvSource {
     /// Adds the source and the step that makes objects of rows.
     pub(crate) fn add(&self, flow: &Flow, reading: &Reading<'_>) -> Pipe<PyBatch> {
-        let (name, size) = (reading.name, reading.batch_size);
+        let name = reading.name;
+        let size = reading.batch_size;
         let rows = match &self.kind {
             Kind::Files(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
             Kind::Directory(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
         };
-        let (own, source) = (reading.on_error.clone(), name.to_owned());
+        let own = reading.on_error.clone();
+        let source = name.to_owned();
         let types = Arc::clone(&self.types);
         let decoded = rows.step("decode", &format!("{name}.decode"), move |making| {
             RowsStep::make(&own, &source, &types, making)
@@ -192,7 +194,8 @@ impl RowsStep {
         error: PyErr,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let (record, place) = (PyBytes::new(py, row.raw()), row.place());
+        let record = PyBytes::new(py, row.raw());
+        let place = row.place();
         let read = Read {
             item: record.as_any(),
             position: &place,

@@ -258,7 +258,8 @@ impl Wakeups {
             lag: io.lag_gauge(),
             requests: Arc::clone(&requests),
         };
-        let (io, fds) = (io.clone(), Vec::new());
+        let io = io.clone();
+        let fds = Vec::new();
         (of_source, Wakeups { io, requests, fds })
     }
 

@@ -60,9 +60,10 @@ impl ObjectSource {
     /// The names of the partitions. A source that takes an argument receives the number of workers.
     fn names(&self, py: Python<'_>, workers: usize) -> PyResult<Vec<String>> {
         let partitions = self.source.bind(py).getattr("partitions")?;
-        let names = match takes(&partitions, 1, "workers")? {
-            true => partitions.call1((workers,))?,
-            false => partitions.call0()?,
+        let names = if takes(&partitions, 1, "workers")? {
+            partitions.call1((workers,))?
+        } else {
+            partitions.call0()?
         };
         let name = |name: PyResult<Bound<'_, PyAny>>| {
             let name = name?;
@@ -110,9 +111,10 @@ impl ObjectSource {
                 *self.takes_io.get_or_init(|| found)
             }
         };
-        let opened = match takes_io {
-            true => open.call1((name, position, io))?,
-            false => open.call1((name, position))?,
+        let opened = if takes_io {
+            open.call1((name, position, io))?
+        } else {
+            open.call1((name, position))?
         };
         Ok((opened.unbind(), takes_io))
     }

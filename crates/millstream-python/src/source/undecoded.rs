@@ -19,7 +19,8 @@ use crate::policy::{ErrorHandler, OnErrorOption, Read};
 
 /// Adds the step after the output of a source.
 pub(super) fn add(pipe: &Pipe<PyBatch>, reading: &Reading<'_>) -> Pipe<PyBatch> {
-    let (own, source) = (reading.on_error.clone(), reading.name.to_owned());
+    let own = reading.on_error.clone();
+    let source = reading.name.to_owned();
     let decoded = pipe.step("decode", &format!("{source}.decode"), move |making| {
         UndecodedStep::make(&own, &source, making)
     });
@@ -62,7 +63,8 @@ impl UndecodedStep {
                 continue;
             }
             let read = |name| item.getattr(name).map_err(failed);
-            let (key, raw) = (read(intern!(py, "key"))?, read(intern!(py, "item"))?);
+            let key = read(intern!(py, "key"))?;
+            let raw = read(intern!(py, "item"))?;
             let error = PyErr::from_value(read(intern!(py, "error"))?);
             let key = (!key.is_none()).then_some(&key);
             let position: String = read(intern!(py, "position"))?.extract().map_err(failed)?;

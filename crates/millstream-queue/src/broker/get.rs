@@ -91,9 +91,10 @@ impl<S: Storage> Broker<S> {
             return self.get_of_several(by, key, now);
         }
         let Some(id) = self.queue_for(key, now)? else {
-            return Ok(match self.end_open(by, None, key, now) {
-                false => GetOutcome::NotOpen,
-                true => self.miss(),
+            return Ok(if self.end_open(by, None, key, now) {
+                self.miss()
+            } else {
+                GetOutcome::NotOpen
             });
         };
         if !self.end_open(by, Some(id), key, now) {
@@ -429,7 +430,8 @@ impl<S: Storage> Broker<S> {
             return false;
         };
         connection.gives_up.retain(|queue| *queue != id);
-        let (opens, of_all) = (connection.opens_of(key.name), connection.opens.len());
+        let opens = connection.opens_of(key.name);
+        let of_all = connection.opens.len();
         if of_all == 0 {
             return !open || limit > 0;
         }
@@ -567,9 +569,10 @@ impl<S: Storage> Broker<S> {
             return false;
         };
         if let Some(connection) = self.connection(owner) {
-            match owner == by {
-                true => connection.forget(id, item),
-                false => connection.lose(id, item),
+            if owner == by {
+                connection.forget(id, item)
+            } else {
+                connection.lose(id, item)
             }
         }
         self.end(id, item, verdict, now)

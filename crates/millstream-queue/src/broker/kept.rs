@@ -65,10 +65,8 @@ impl<S: Storage> Broker<S> {
                 count => moved += count,
             }
         }
-        let (from, to) = (
-            self.names.get(place).copied(),
-            self.names.get(child).copied(),
-        );
+        let from = self.names.get(place).copied();
+        let to = self.names.get(child).copied();
         let sources = from
             .and_then(|from| self.queue(from))
             .map(|from| from.sources());

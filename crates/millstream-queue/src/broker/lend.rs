@@ -26,7 +26,9 @@ impl<S: Storage> Broker<S> {
     ) -> Result<bool, QueueError> {
         let id = self.get_or_create(name, now)?;
         let mut round = self.round();
-        let (mut items, mut bytes, mut is_over) = (0, 0, true);
+        let mut items = 0;
+        let mut bytes = 0;
+        let mut is_over = true;
         while items < items_max && bytes < bytes_max {
             let Some(queue) = self.queue_mut(id) else {
                 break;

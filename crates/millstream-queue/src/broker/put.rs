@@ -85,7 +85,8 @@ impl<S: Storage> Broker<S> {
                 return Ok(PutOutcome::Stored);
             }
         }
-        let (mut skipping, mut all_exist) = (false, true);
+        let mut skipping = false;
+        let mut all_exist = true;
         for &target in &*targets {
             let Some(queue) = self.queue(target) else {
                 continue;

@@ -25,9 +25,10 @@ impl<S: Storage> Broker<S> {
         if !self.end_open(by, None, key, now) {
             return Ok(GetOutcome::NotOpen);
         }
-        match key.only_ends() {
-            true => Ok(GetOutcome::Nothing),
-            false => self.take_first(by, key, now),
+        if key.only_ends() {
+            Ok(GetOutcome::Nothing)
+        } else {
+            self.take_first(by, key, now)
         }
     }
 

@@ -83,9 +83,10 @@ impl Broker<ReplicatedStorage> {
 
     /// Begins a snapshot if there is none that is complete.
     pub(crate) fn begin_first_snapshot(&mut self) -> Result<Option<Snapshot>, Cause> {
-        match self.has_snapshot() {
-            true => Ok(None),
-            false => self.begin_snapshot(),
+        if self.has_snapshot() {
+            Ok(None)
+        } else {
+            self.begin_snapshot()
         }
     }
 

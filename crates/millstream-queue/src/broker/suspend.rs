@@ -126,7 +126,8 @@ impl<S: Storage> Broker<S> {
         slot.generation = slot.generation.wrapping_add(1);
         slot.children.clear();
         slot.dirty = false;
-        let (queue, timer) = (slot.queue.take(), slot.timer.take());
+        let queue = slot.queue.take();
+        let timer = slot.timer.take();
         if let Some(due_us) = timer {
             self.timers.remove(&(due_us, id.slot));
         }

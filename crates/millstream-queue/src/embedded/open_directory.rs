@@ -208,9 +208,10 @@ impl OpenDirectory {
     /// thread.
     #[inline]
     pub(super) fn check_process(&self) -> Result<(), QueueError> {
-        match std::process::id() == self.process {
-            true => Ok(()),
-            false => Err(QueueError::Forked),
+        if std::process::id() == self.process {
+            Ok(())
+        } else {
+            Err(QueueError::Forked)
         }
     }
 

@@ -102,7 +102,8 @@ impl Queue {
             body,
             ..NewItem::default()
         };
-        let (queue, bytes) = (self.name().to_owned(), body.len());
+        let queue = self.name().to_owned();
+        let bytes = body.len();
         if bytes > self.open_directory().item_bytes_max {
             return Err(QueueError::TooLarge { queue, bytes });
         }

@@ -124,7 +124,8 @@ mod tests {
         let open = |number| REGISTRY.open("a".into(), |_| Ok(()), || Single::open(number));
         let failed = REGISTRY.open("a".into(), |_| Ok(()), || Err::<Single, _>("no".to_owned()));
         assert_eq!(failed.err().as_deref(), Some("no"));
-        let (one, same) = (open(1).unwrap(), open(2).unwrap());
+        let one = open(1).unwrap();
+        let same = open(2).unwrap();
         assert_eq!((one.0, same.0), (1, 1));
         let refused = REGISTRY.open("a".into(), |_| Err("differs"), || Err("opened"));
         assert_eq!(refused.err(), Some("differs"));

@@ -51,7 +51,8 @@ impl Note {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (added, mut rest) = bytes.split_first_chunk()?;
-        let (mut ids, mut end) = (Vec::new(), 0u64);
+        let mut ids = Vec::new();
+        let mut end = 0u64;
         while !rest.is_empty() {
             let first = end.wrapping_add(take(&mut rest)?);
             let length = take(&mut rest)?;

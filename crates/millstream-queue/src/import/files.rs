@@ -40,7 +40,8 @@ pub struct QueueFiles {
 /// # Errors
 /// The directory cannot be read.
 pub fn find(folder: &Path, source: Source) -> io::Result<QueueFiles> {
-    let (mut names, mut nameless) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
+    let mut nameless = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {

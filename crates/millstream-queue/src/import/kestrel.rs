@@ -63,7 +63,9 @@ impl Kestrel {
 }
 
 fn timed_item(file: &mut OperationReader<impl Read>) -> Result<OldItem, Damage> {
-    let (size, _added_ms, expiry_ms) = (file.u32()?, file.i64()?, file.i64()?);
+    let size = file.u32()?;
+    let _added_ms = file.i64()?;
+    let expiry_ms = file.i64()?;
     let body = file.body(size, 16)?;
     Ok(OldItem {
         expiry_ms: u64::try_from(expiry_ms).unwrap_or(0),

@@ -135,7 +135,9 @@ impl<'a> History<&'a str> {
             rest = after;
             Ok(u64::from_le_bytes(*word))
         };
-        let (first_failed_ms, left_ms, expiry_ms) = (word()?, word()?, word()?);
+        let first_failed_ms = word()?;
+        let left_ms = word()?;
+        let expiry_ms = word()?;
         let (deliveries, rest) = rest.split_first_chunk().ok_or(SHORT)?;
         let [reason, length, rest @ ..] = rest else {
             return Err(SHORT);

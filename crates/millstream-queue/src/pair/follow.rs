@@ -20,7 +20,8 @@ use crate::storage::CHANGES;
 impl Machine<'_> {
     /// Follows the machine that the record names, until there is another one, or this one takes over.
     pub(super) fn follow(&mut self, record: &LeaseRecord) -> Result<Next, Cause> {
-        let (options, ended) = (self.options, AtomicBool::new(false));
+        let options = self.options;
+        let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let thread = Builder::new().name("follower".to_owned());
             let following =
@@ -110,9 +111,10 @@ fn follow_leader(
     };
     let mut must_rejoin = Copy::of(options.dir())?.is_some_and(|copy| copy.has_led);
     while !ended.load(Ordering::Relaxed) {
-        let outcome = match must_rejoin {
-            true => rejoin(options, &follow, ended).map(|()| must_rejoin = false),
-            false => follow_into(options.dir(), &follow, ended).map(drop),
+        let outcome = if must_rejoin {
+            rejoin(options, &follow, ended).map(|()| must_rejoin = false)
+        } else {
+            follow_into(options.dir(), &follow, ended).map(drop)
         };
         let Err(cause) = outcome else { continue };
         match cause.downcast_ref() {

@@ -50,7 +50,8 @@ impl Group {
 
     /// Notes that the queues in a directory belong to this group.
     pub(super) fn note(&self, folder: &Path) -> Result<(), Cause> {
-        let (path, new) = (folder.join(GROUP), folder.join(".group.new"));
+        let path = folder.join(GROUP);
+        let new = folder.join(".group.new");
         let mut file = File::create(&new)?;
         writeln!(file, "{:016x} {}", self.number, self.arbiter)?;
         file.sync_all()?;

@@ -232,14 +232,15 @@ impl<'a> Machine<'a> {
     fn not_in_sync(&self, record: &LeaseRecord, has_copy: bool, lacks: &str) -> String {
         let options = self.options;
         let others = others_of(record, &options.name);
-        let by_hand = match has_copy {
-            false => String::new(),
-            true => format!(
+        let by_hand = if has_copy {
+            format!(
                 ", or, if it will not come back, stop this machine and let it serve by `millstream queue promote {} --arbiter {} --as {} --yes`",
                 options.dir().display(),
                 options.arbiter,
                 options.name
-            ),
+            )
+        } else {
+            String::new()
         };
         format!(
             "{} led last, and does not any more; {lacks}, so that it does not take over: start {others}{by_hand}",

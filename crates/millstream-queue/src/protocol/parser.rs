@@ -411,7 +411,8 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
 fn touch<'a>(mut words: Tokens<'a>) -> Result<Request<'a>, &'static [u8]> {
     let key = words.next().ok_or(reply::ERROR)?;
     let mut seconds = words.next().ok_or(reply::ERROR)?;
-    let (mut id, mut last) = (None, words.next());
+    let mut id = None;
+    let mut last = words.next();
     if let Some(word) = last.filter(|&word| word != b"noreply") {
         id = Some(number(seconds).ok_or(reply::BAD_FORMAT)?);
         (seconds, last) = (word, words.next());

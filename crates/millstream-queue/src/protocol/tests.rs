@@ -6,7 +6,8 @@ use crate::protocol::reply::{self};
 /// Requests and replies as text. `[..]` is a request, `<..>` a reply.
 fn meaning(pieces: &[&[u8]], limits: Limits) -> String {
     let mut parser = Parser::new(limits);
-    let (mut buffer, mut told) = (Vec::new(), String::new());
+    let mut buffer = Vec::new();
+    let mut told = String::new();
     for piece in pieces {
         buffer.extend_from_slice(piece);
         loop {

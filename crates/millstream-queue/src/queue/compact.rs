@@ -43,9 +43,10 @@ impl<L: Log> Queue<L> {
     /// Prunes and rewrites as far as is worth it. A failure changes nothing; the next inspection tries again.
     pub(super) fn compact(&mut self) {
         self.compaction.due_records = self.log.next()
-            + match self.log.was_full() {
-                true => INSPECT_FULL_RECORDS,
-                false => INSPECT_EVERY_RECORDS,
+            + if self.log.was_full() {
+                INSPECT_FULL_RECORDS
+            } else {
+                INSPECT_EVERY_RECORDS
             };
         self.prune();
         let bytes = self.log.bytes();
@@ -115,7 +116,8 @@ impl<L: Log> Queue<L> {
     /// is pruned. A sync here would block all requests, and usually another one comes soon: for acknowledgements, or
     /// at the end of a segment.
     fn prune_point(&mut self, oldest: u64) -> Option<u64> {
-        let (durable, bytes) = (self.log.durable(), self.log.bytes());
+        let durable = self.log.durable();
+        let bytes = self.log.bytes();
         let now = PrunePoint {
             oldest,
             needed: self.relocations.needed,

@@ -51,9 +51,10 @@ impl<L: Log> Queue<L> {
                 continue;
             }
             round.took_item(item.body.len());
-            match self.due.is_empty() && self.has_memory(item.body.len()) {
-                true => self.end_delay(item),
-                false => self.due.insert(id, item.expiry_ms),
+            if self.due.is_empty() && self.has_memory(item.body.len()) {
+                self.end_delay(item)
+            } else {
+                self.due.insert(id, item.expiry_ms)
             }
         }
         Ok(expired)

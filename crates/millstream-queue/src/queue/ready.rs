@@ -250,7 +250,8 @@ mod tests {
     fn items_that_come_back_take_their_place() {
         let mut ready = Ready::default();
         (1..=5).for_each(|id| ready.push(item(id, 0)));
-        let (one, two) = (ready.pop().unwrap(), ready.pop().unwrap());
+        let one = ready.pop().unwrap();
+        let two = ready.pop().unwrap();
         ready.insert(two);
         ready.insert(one);
         assert_eq!(ids(&mut ready), [1, 2, 3, 4, 5]);

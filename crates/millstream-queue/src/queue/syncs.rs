@@ -49,9 +49,10 @@ impl<L: Log> Queue<L> {
     /// only.
     #[cold]
     pub(crate) fn sync_closed(&mut self) -> Result<(), QueueError> {
-        match self.log.is_suspended() && self.log.durable() < self.log.next() {
-            true => self.sync(),
-            false => Ok(()),
+        if self.log.is_suspended() && self.log.durable() < self.log.next() {
+            self.sync()
+        } else {
+            Ok(())
         }
     }
 

@@ -29,9 +29,10 @@ impl Unsynced {
     /// A change is made. Those in this range, which were made before, are not durable.
     #[inline]
     pub(super) fn note(&mut self, changes: &Range<u64>, now: Moment) {
-        let oldest_us = match changes.is_empty() {
-            true => None,
-            false => self.oldest_us(changes),
+        let oldest_us = if changes.is_empty() {
+            None
+        } else {
+            self.oldest_us(changes)
         };
         self.running = self
             .running

@@ -144,7 +144,8 @@ impl<'a> Change<'a> {
                 let (origin, rest) = rest
                     .split_first_chunk::<ORIGIN_BYTES>()
                     .ok_or("a queue without an origin")?;
-                let (low, high) = (number(&origin[..8]), number(&origin[8..16]));
+                let low = number(&origin[..8]);
+                let high = number(&origin[8..16]);
                 let origin = Origin {
                     lineage: u128::from(high) << 64 | u128::from(low),
                     segment_bytes: number(&origin[16..]),

@@ -226,13 +226,14 @@ pub(super) fn check_snapshot_was_none(journal: &Journal) -> Result<(), Cause> {
         .cursors()?
         .iter()
         .any(|cursor| cursor.name == CURSOR);
-    match had_one {
-        false => Ok(()),
-        true => Err(format!(
+    if had_one {
+        Err(format!(
             "{}: the changes have no snapshot, which something has removed: delete the directory of this copy, and follow into a new one",
             journal.path().display()
         )
-        .into()),
+        .into())
+    } else {
+        Ok(())
     }
 }
 

@@ -227,9 +227,10 @@ impl Copies {
 /// There are none.
 pub fn changes_of(folder: &Path) -> Result<PathBuf, Cause> {
     let changes = folder.join(CHANGES);
-    match changes.is_dir() {
-        true => Ok(changes),
-        false => Err("no second machine has followed these queues, and they are no copy: there is no .changes".into()),
+    if changes.is_dir() {
+        Ok(changes)
+    } else {
+        Err("no second machine has followed these queues, and they are no copy: there is no .changes".into())
     }
 }
 

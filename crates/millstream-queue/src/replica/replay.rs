@@ -18,9 +18,10 @@ pub(super) fn replay(
     for of_snapshot in [true, false] {
         let mut reader = journal.reader()?;
         reader.seek(survey.begin)?;
-        let end = match of_snapshot {
-            true => survey.snapshot_end,
-            false => survey.end,
+        let end = if of_snapshot {
+            survey.snapshot_end
+        } else {
+            survey.end
         };
         while reader.position() < end {
             let Some(record) = reader.next()? else { break };

@@ -122,7 +122,8 @@ impl ReplicatedStorage {
         })?;
         for (name, (known, log)) in behind {
             if log.next() != known.next {
-                let (has, next) = (log.next(), known.next);
+                let has = log.next();
+                let next = known.next;
                 return Err(format!(
                     "queue \"{name}\" ends at record {has}, and its changes at {next}"
                 )
@@ -135,7 +136,8 @@ impl ReplicatedStorage {
 
 /// Records all that a queue has, in place of what was recorded of it before.
 fn record_all(changes: &SharedChanges, name: &str, log: &mut JournalLog) -> Result<(), Cause> {
-    let (origin, first) = (log.origin()?, log.first());
+    let origin = log.origin()?;
+    let first = log.first();
     let mut recorded = changes.lock();
     recorded.write(&Change::Remove { name })?;
     recorded.write(&Change::Queue {

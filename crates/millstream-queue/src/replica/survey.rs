@@ -47,7 +47,8 @@ impl Survey {
         let end = journal.next()?;
         while reader.position() < end {
             let Some(record) = reader.next()? else { break };
-            let (number, bytes) = (record.sequence, record.body.len() as u64);
+            let number = record.sequence;
+            let bytes = record.body.len() as u64;
             let change = Change::read(record.body).map_err(|cause| {
                 context(
                     format_args!("{}: record {number}", journal.path().display()),

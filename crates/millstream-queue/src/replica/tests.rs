@@ -99,7 +99,8 @@ impl Pair {
     /// A request of one of the clients; whether it is answered does not matter.
     fn request(&mut self) {
         let name = NAMES[self.random.below(5) as usize];
-        let (number, length) = (self.random.below(1_000_000), self.random.below(3_000));
+        let number = self.random.below(1_000_000);
+        let length = self.random.below(3_000);
         let body = "x".repeat(if self.random.is(80) {
             10
         } else {
@@ -198,9 +199,10 @@ impl Pair {
                     .unwrap();
                 let is_of_changes = name.to_string_lossy() == CHANGES;
                 if path.is_dir() && is_of_changes == loses_changes {
-                    match folder == &self.leader {
-                        true => fs::remove_dir_all(path).unwrap(),
-                        false => copy_dir(&path, &self.leader.join(name)),
+                    if folder == &self.leader {
+                        fs::remove_dir_all(path).unwrap()
+                    } else {
+                        copy_dir(&path, &self.leader.join(name))
                     }
                 }
             }
@@ -303,7 +305,8 @@ impl Pair {
         }
         let changes = Journal::open(self.leader.join(CHANGES), Options::read_only()).unwrap();
         self.pruned = self.pruned.max(changes.first().unwrap());
-        let (ours, theirs) = (records(&self.leader), records(&self.copy));
+        let ours = records(&self.leader);
+        let theirs = records(&self.copy);
         assert_eq!(
             ours.keys().collect::<Vec<_>>(),
             theirs.keys().collect::<Vec<_>>(),
@@ -321,7 +324,8 @@ impl Pair {
                     .cloned()
                     .collect::<Vec<_>>()
             };
-            let (ours, theirs) = (of(&ours), of(theirs));
+            let ours = of(&ours);
+            let theirs = of(theirs);
             let ends = |all: &Records| (first(all), all.last().map(|one| one.0));
             assert!(
                 ours == theirs,
@@ -368,7 +372,8 @@ fn records(folder: &Path) -> BTreeMap<String, (u128, Records)> {
 #[test]
 fn the_copy_has_what_the_queues_have_whatever_ends_in_between() {
     let runs = std::env::var("QUEUE_REPLICA_RUNS").map_or(6, |runs| runs.parse().unwrap());
-    let (mut losses, mut pruned) = (0, 0);
+    let mut losses = 0;
+    let mut pruned = 0;
     let first = std::env::var("QUEUE_REPLICA_SEED").map_or(0, |seed| seed.parse().unwrap());
     for seed in first..first + runs {
         let folder = tempfile::tempdir().unwrap();

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn a_place_waits_and_others_do_not() {
-        let (mut attempts, bad) = (Attempts::default(), key("10.0.0.1"));
+        let mut attempts = Attempts::default();
+        let bad = key("10.0.0.1");
         attempts.failed(bad, 5);
         assert_eq!(attempts.wait_until(bad, 6), Some(1_000_005));
         assert_eq!(attempts.wait_until(key("10.0.0.2"), 6), None);

@@ -199,10 +199,8 @@ impl<L: Syncing> SyncQueue<L> {
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (covered, unsynced) = (
-                requests.pending.clone(),
-                std::mem::take(&mut requests.unsynced),
-            );
+            let covered = requests.pending.clone();
+            let unsynced = std::mem::take(&mut requests.unsynced);
             let followed = requests.followed.take();
             drop(requests);
             let begin_us = clock::steady_us();
@@ -317,9 +315,10 @@ pub(super) async fn begin_commits(core: Rc<Core>, committer: Rc<Committer>) {
         gather(&core).await;
         let begun = core.with(|state| {
             // First: a commit that has begun includes all that was done before.
-            let followed = match committer.waits {
-                true => Some(state.broker.write_beat()?),
-                false => None,
+            let followed = if committer.waits {
+                Some(state.broker.write_beat()?)
+            } else {
+                None
             };
             let number = state.commits_begun;
             let alone = state.commits == number;

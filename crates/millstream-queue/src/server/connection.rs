@@ -109,12 +109,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         let core = Rc::clone(&self.core);
         core.with(|state| {
             let polled = self.poll_with(state, context);
-            match self.count_buffers(state) {
-                true => polled,
-                false => Poll::Ready(Err(io::Error::new(
+            if self.count_buffers(state) {
+                polled
+            } else {
+                Poll::Ready(Err(io::Error::new(
                     io::ErrorKind::OutOfMemory,
                     "the buffers of all connections hold as much as limits.memory_bytes allows",
-                ))),
+                )))
             }
         })
     }
@@ -348,9 +349,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
             Some(ServerCommand::Shutdown) => self.core.shut_down(),
         }
-        self.half_since_us = match self.session.is_half_sent() {
-            true => self.half_since_us.or(Some(now.steady_us)),
-            false => None,
+        self.half_since_us = if self.session.is_half_sent() {
+            self.half_since_us.or(Some(now.steady_us))
+        } else {
+            None
         };
         if self.session.is_waiting() || self.session.is_unauthenticated() {
             // A wait does not count as latency: the time from its end does.

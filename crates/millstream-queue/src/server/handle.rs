@@ -84,7 +84,8 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
         let (requests, received) = mpsc::channel(REQUESTS_MAX);
         let (started, addresses) = blocking::channel();
-        let (stop, is_watched) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let stop = Arc::new(Notify::new());
+        let is_watched = Arc::new(Notify::new());
         if options.watch.is_some() {
             is_watched.notify_one();
         }

@@ -64,7 +64,8 @@ impl Drop for SocketFile {
 impl Listeners {
     /// Listens on all addresses, or on the sockets from systemd if this process owns any.
     pub(super) fn bind(options: &ServerOptions) -> Result<Self, ServerError> {
-        let (addresses, mut listeners) = (&options.listen, Vec::new());
+        let addresses = &options.listen;
+        let mut listeners = Vec::new();
         let passed = match options.owns_process {
             // Variables that are malformed are not those of systemd.
             true => sd_listen_fds::get().unwrap_or_default(),
@@ -219,7 +220,8 @@ fn set_keepalive(stream: &TcpStream, time: Duration) -> io::Result<()> {
     if time.is_zero() {
         return Ok(());
     }
-    let (second, probes) = (Duration::from_secs(1), 2);
+    let second = Duration::from_secs(1);
+    let probes = 2;
     let pause = (time / 3).max(second);
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, pause)?;

@@ -52,7 +52,9 @@ pub(super) async fn run(
 impl Publisher {
     /// Publishes the figures of all queues.
     pub(super) async fn publish(&mut self, core: &Core, watch: &ServerWatch) {
-        let (mut queues, mut held, mut place) = (Vec::new(), Held::new(), 0);
+        let mut queues = Vec::new();
+        let mut held = Held::new();
+        let mut place = 0;
         while let Some(next) = core.with(|state| self.slice(state, place, &mut queues, &mut held)) {
             place = next;
             tokio::time::sleep(PAUSE).await;

@@ -146,11 +146,12 @@ async fn write_first(core: &Core, changes: &SharedChanges) -> Result<(), ServerE
 
 /// Whether this machine may still have the lease.
 fn check_lease(keeper: &Keeper) -> Result<(), ServerError> {
-    match keeper.standing().is_lost() {
-        false => Ok(()),
-        true => Err(ServerError::Superseded(
+    if keeper.standing().is_lost() {
+        Err(ServerError::Superseded(
             "another machine has the lease".to_owned(),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -58,9 +58,10 @@ async fn serve(options: ServerOptions, shared: Shared) -> Result<(), ServerError
     let created = Arc::new(Notify::new());
     let storage = open_storage(&options, live.limits.item_bytes, Arc::clone(&created))?;
     let changes = storage.changes().cloned();
-    let descriptors_max = match options.owns_process {
-        true => descriptors::raise(),
-        false => descriptors::limit(),
+    let descriptors_max = if options.owns_process {
+        descriptors::raise()
+    } else {
+        descriptors::limit()
     };
     let listeners = Listeners::bind(&options)?;
     let broker = Broker::open(storage, config, clock::now())?

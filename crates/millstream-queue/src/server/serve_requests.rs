@@ -79,11 +79,12 @@ async fn redrive(core: &Core, from: &str, to: &str, items_max: u64) -> Result<u6
             Poll::Ready(!state.failed_commits.contains(&commit))
         })
     });
-    match durable.await {
-        true => outcome,
-        false => Err(QueueError::Storage {
+    if durable.await {
+        outcome
+    } else {
+        Err(QueueError::Storage {
             queue: to.to_owned(),
             cause: "the moved items could not be made durable".into(),
-        }),
+        })
     }
 }

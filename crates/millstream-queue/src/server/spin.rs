@@ -27,15 +27,16 @@ pub(super) async fn run(core: Rc<Core>) {
         core.with(|state| state.spinning = false);
         core.input_arrived.notified().await;
         let now_us = clock::steady_us();
-        quiet_us = match is_quick(now_us - quiet_us, spin_us) {
-            true => match spin(&core, now_us, spin_us, |now_us| contention.check(now_us)).await {
+        quiet_us = if is_quick(now_us - quiet_us, spin_us) {
+            match spin(&core, now_us, spin_us, |now_us| contention.check(now_us)).await {
                 Ok(last_us) => last_us,
                 Err(pause_us) => {
                     tokio::time::sleep(Duration::from_micros(pause_us)).await;
                     clock::steady_us()
                 }
-            },
-            false => now_us,
+            }
+        } else {
+            now_us
         };
     }
 }

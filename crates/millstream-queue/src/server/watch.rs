@@ -164,7 +164,8 @@ impl ServerWatch {
         to: &str,
         items_max: u64,
     ) -> impl Future<Output = Result<u64, ServerError>> + Send + use<> {
-        let (from, to) = (from.to_owned(), to.to_owned());
+        let from = from.to_owned();
+        let to = to.to_owned();
         answer(self.request(move |reply| Request::Redrive {
             from,
             to,

@@ -40,11 +40,14 @@ fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
         Ok(name) if !grants.may(right, name) => denied(user, right, name),
         _ => Ok(()),
     };
-    let server = |command: &str| match grants.may_administer() {
-        true => Ok(()),
-        false => Err(format!(
-            "\"{user}\" may not {command}: that needs admin = [\"*\"]"
-        )),
+    let server = |command: &str| {
+        if grants.may_administer() {
+            Ok(())
+        } else {
+            Err(format!(
+                "\"{user}\" may not {command}: that needs admin = [\"*\"]"
+            ))
+        }
     };
     match *request {
         Request::Set(set) => match SetKey::parse(set.key) {

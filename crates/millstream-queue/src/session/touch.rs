@@ -32,9 +32,10 @@ impl Session {
         }
         let limit = (seconds > 0).then(|| Duration::from_secs(seconds));
         let touched = broker.touch(self.id, key.name, touch.id.or(key.id), limit, now);
-        self.write(match touched {
-            true => reply::TOUCHED,
-            false => reply::NOT_FOUND,
+        self.write(if touched {
+            reply::TOUCHED
+        } else {
+            reply::NOT_FOUND
         });
     }
 }

@@ -79,13 +79,10 @@ impl JournalStorage {
             let is_copy = Journal::open(&changes, Options::read_only())
                 .and_then(|journal| journal.leadership())
                 .map_or(true, |leadership| leadership.is_copy);
-            let what = match is_copy {
-                true => {
-                    "these queues are a copy, which a follower keeps: `millstream queue promote` makes them the queues"
-                }
-                false => {
-                    "a second machine follows these queues: serve them with --replica, or delete .changes there to do without it"
-                }
+            let what = if is_copy {
+                "these queues are a copy, which a follower keeps: `millstream queue promote` makes them the queues"
+            } else {
+                "a second machine follows these queues: serve them with --replica, or delete .changes there to do without it"
             };
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }

@@ -156,9 +156,10 @@ impl<D: Disk> LiveJournal<D> {
             reader: journal.reader()?,
             cursor: journal.cursor(CURSOR, CursorMode::Exclusive)?,
             tombstones: journal.record_set(TOMBSTONES)?,
-            spare_from: match has_spare {
-                true => u64::MAX,
-                false => SPARE_FROM_BYTES,
+            spare_from: if has_spare {
+                u64::MAX
+            } else {
+                SPARE_FROM_BYTES
             },
             is_full: false,
             was_full: false,
@@ -334,7 +335,8 @@ impl<D: Disk> JournalLog<D> {
         if !self.exists {
             return self.adopt(live);
         }
-        let (first, next) = (live.journal.first()?, live.journal.next()?);
+        let first = live.journal.first()?;
+        let next = live.journal.next()?;
         if (first, next) != (self.first, self.next) {
             let what = format!(
                 "{}: records {}..{} were here, and now there are {first}..{next}",
@@ -370,7 +372,8 @@ impl<D: Disk> Log for JournalLog<D> {
         if self.live.is_none() {
             self.reopen()?;
         }
-        let (next, bytes) = (self.next, self.bytes);
+        let next = self.next;
+        let bytes = self.bytes;
         let live = self.live()?;
         match live.append(next, bytes, record) {
             Ok(position) => {
@@ -492,9 +495,10 @@ impl<D: Disk> Log for JournalLog<D> {
 
     fn tombstone(&mut self, position: u64) -> Result<(), Cause> {
         let live = self.live()?;
-        match live.is_full {
-            true => Ok(live.tombstones.insert(position)?),
-            false => Err("only a full disk makes tombstones necessary".into()),
+        if live.is_full {
+            Ok(live.tombstones.insert(position)?)
+        } else {
+            Err("only a full disk makes tombstones necessary".into())
         }
     }
 

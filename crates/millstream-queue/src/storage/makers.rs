@@ -60,9 +60,11 @@ impl<T: Send + 'static> Makers<T> {
     /// Starts the threads. They call `notify` after each journal that they have created or could not create.
     pub(super) fn start(notify: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let (sender, jobs) = channel();
-        let (jobs, notify) = (Arc::new(Mutex::new(jobs)), Arc::new(notify));
+        let jobs = Arc::new(Mutex::new(jobs));
+        let notify = Arc::new(notify);
         for _ in 0..THREADS {
-            let (jobs, notify) = (Arc::clone(&jobs), Arc::clone(&notify));
+            let jobs = Arc::clone(&jobs);
+            let notify = Arc::clone(&notify);
             Builder::new()
                 .name("new-queues".to_owned())
                 .spawn(move || run(&jobs, &*notify))?;

@@ -310,7 +310,8 @@ impl<'a> Operation<'a> {
     #[inline]
     pub fn decode(record: &'a [u8]) -> Result<Self, RecordFault> {
         let (first, rest) = word(record).ok_or(SHORT)?;
-        let (kind, number) = (first as u8, (first >> 32) as u32);
+        let kind = first as u8;
+        let number = (first >> 32) as u32;
         match first as u32 >> 8 {
             VERSION => {}
             found @ ..=0xFF => return Err(RecordFault::Version(found)),
@@ -417,9 +418,10 @@ impl<'a> Operation<'a> {
 }
 
 fn again(has_history: bool) -> u8 {
-    match has_history {
-        true => AGAIN_WITH_HISTORY,
-        false => AGAIN,
+    if has_history {
+        AGAIN_WITH_HISTORY
+    } else {
+        AGAIN
     }
 }
 

@@ -86,10 +86,12 @@ fn fan_out(folder: &Path) {
 /// Crashes after every `commits` commits, until the flow ends.
 fn crash_everywhere(workers: usize, commits: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let (place, state) = (folder.path().join("queues"), folder.path().join("state"));
+    let place = folder.path().join("queues");
+    let state = folder.path().join("state");
     fan_out(&place);
     let counts = fill(&place, ITEMS);
-    let (mut crashes, mut halfway) = (0, false);
+    let mut crashes = 0;
+    let mut halfway = false;
     loop {
         let recovery = Recovery::new(&state).epoch(NOW).crash_after(commits);
         let options = Options {
@@ -103,7 +105,8 @@ fn crash_everywhere(workers: usize, commits: u64) {
         }
         // In between others see what is committed, and may use the queues: an item is in one of them.
         let len = |name| open(&place).queue(name).unwrap().len().unwrap() as usize;
-        let (given, left) = (len("out"), len("in"));
+        let given = len("out");
+        let left = len("in");
         assert_eq!(given + left, ITEMS, "behind crash {crashes}");
         halfway |= given > 0 && left > 0;
     }
@@ -130,7 +133,8 @@ fn a_flow_that_crashes_after_its_last_commit_leaves_nothing_unfinished() {
         .flat_map(|n| Crash::MOMENTS.map(|at| (n, at(1))))
     {
         let folder = tempfile::tempdir().unwrap();
-        let (place, state) = (folder.path().join("queues"), folder.path().join("state"));
+        let place = folder.path().join("queues");
+        let state = folder.path().join("state");
         fan_out(&place);
         let counts = fill(&place, 3_000);
         // All in one commit, the last.
@@ -208,7 +212,8 @@ fn others_see_output_at_its_commit_and_a_stopped_flow_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let place = open(folder.path());
     let state = folder.path().join("state");
-    let (input, output) = (place.queue("in").unwrap(), place.queue("out").unwrap());
+    let input = place.queue("in").unwrap();
+    let output = place.queue("out").unwrap();
     for round in 0..3 {
         let flow = Flow::new("passing");
         flow.source("in", queues::read(&place, "in"))

@@ -93,7 +93,9 @@ impl Server {
 fn only_the_sets_that_need_a_new_queue_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
-    let (mut one, mut two, mut other) = (server.connect(), server.connect(), server.connect());
+    let mut one = server.connect();
+    let mut two = server.connect();
+    let mut other = server.connect();
     assert_eq!(server.ask(&mut one, "set q 0 0 1|1|get q|"), "");
     assert_eq!(
         server.ask(&mut two, "set q 0 0 1 noreply|2|set q 0 0 1|3|"),
@@ -127,7 +129,8 @@ fn only_the_sets_that_need_a_new_queue_wait_for_it() {
 fn a_queue_stays_without_its_client_and_a_deleted_one_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
-    let (mut one, mut other) = (server.connect(), server.connect());
+    let mut one = server.connect();
+    let mut other = server.connect();
     server.ask(&mut one, "set gone 0 0 1|1|");
     one.end(&mut server.queues, EndedBy::Client, NOW);
     // It has the number of the one that has gone, and waits for nothing.
@@ -172,7 +175,9 @@ fn a_queue_that_cannot_be_created_is_an_error_once_for_each_attempt() {
 fn the_first_mention_of_a_fan_out_queue_waits_for_it_and_no_other_request() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
-    let (mut one, mut two, mut other) = (server.connect(), server.connect(), server.connect());
+    let mut one = server.connect();
+    let mut two = server.connect();
+    let mut other = server.connect();
     assert_eq!(server.end(&mut one, "set p 0 0 1|1|"), "STORED|");
 
     // Not one of them waits when the threads are fast; what was answered before is not answered again.

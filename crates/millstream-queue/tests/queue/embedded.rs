@@ -42,7 +42,8 @@ fn configured(text: &str) -> (TempDir, Queues) {
 #[test]
 fn a_folder_is_shared_by_the_threads_of_a_process_and_closed_with_its_last_handle() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, two) = (open(&folder), open(&folder));
+    let one = open(&folder);
+    let two = open(&folder);
     one.queue("q").unwrap().put(b"x").unwrap();
     assert_eq!(two.queue("q").unwrap().len().unwrap(), 1);
     assert!(matches!(
@@ -86,7 +87,8 @@ fn an_open_item_returns_to_its_place_unless_it_is_closed() {
     queue
         .put_many(["a", "b", "c"], &PutOptions::default())
         .unwrap();
-    let (a, b) = (queue.open(NOW).unwrap(), queue.open(NOW).unwrap());
+    let a = queue.open(NOW).unwrap();
+    let b = queue.open(NOW).unwrap();
     assert_eq!(queue.stats().unwrap()["open_transactions"], 2);
     drop(a);
     assert!(b.unwrap().close().unwrap());
@@ -219,7 +221,8 @@ fn threads_put_and_take(sync: Sync) {
             });
         }
         for _ in 0..3 {
-            let (queue, taken) = (queue.clone(), &taken);
+            let queue = queue.clone();
+            let taken = &taken;
             scope.spawn(move || {
                 let mut last = [None::<u64>; 3];
                 while taken.fetch_add(1, Ordering::SeqCst) < 3 * EACH {
@@ -304,10 +307,8 @@ fn numbered_items_come_in_once_into_each_queue_and_the_number_outlives_them() {
     let (folder, queues) =
         configured("[queue.only]\nfanout_only = true\n[queue.q]\nmax_items = 1\n");
     for name in ["q", "only"] {
-        let (queue, child) = (
-            queues.queue(name).unwrap(),
-            queues.queue(&format!("{name}+child")).unwrap(),
-        );
+        let queue = queues.queue(name).unwrap();
+        let child = queues.queue(&format!("{name}+child")).unwrap();
         assert_eq!(child.get(NOW).unwrap(), None);
         queue.put_always(["a", "b", "c"], Some((7, 0))).unwrap();
         queue.put_always(["b", "c", "d"], Some((7, 1))).unwrap();

@@ -199,12 +199,11 @@ fn expiry_in_the_log_agrees_with_a_plain_model() {
                 4..=9 => {
                     let now = world.now.wall_ms;
                     model.retain(|&(expiry, _)| expiry == 0 || expiry > now);
-                    let got = match model.is_empty() {
-                        true => "END|".to_owned(),
-                        false => {
-                            let body = model.remove(0).1.to_string();
-                            format!("VALUE q 0 {}|{body}|END|", body.len())
-                        }
+                    let got = if model.is_empty() {
+                        "END|".to_owned()
+                    } else {
+                        let body = model.remove(0).1.to_string();
+                        format!("VALUE q 0 {}|{body}|END|", body.len())
                     };
                     world.play(&format!("a> get q|\na< {got}"));
                 }

@@ -192,9 +192,10 @@ fn a_sync_that_is_due_is_a_commit_and_what_is_set_meanwhile_waits_for_it() {
             steady_us: ms * 1_000,
             ..NOW
         };
-        match sets {
-            true => session.receive(&mut queues, b"set q 0 0 1\r\n1\r\n", now),
-            false => queues.run_due(now).unwrap(),
+        if sets {
+            session.receive(&mut queues, b"set q 0 0 1\r\n1\r\n", now)
+        } else {
+            queues.run_due(now).unwrap()
         }
         let wanted = queues.take_commit_wanted();
         if commits {

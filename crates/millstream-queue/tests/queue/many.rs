@@ -80,7 +80,8 @@ fn times(folder: &Path, times: &mut BTreeMap<PathBuf, SystemTime>) {
 fn a_start_opens_no_log_to_write_and_changes_no_file() {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path());
-    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    let mut before = BTreeMap::new();
+    let mut after = BTreeMap::new();
     for number in 0..QUEUES {
         times(&folder.path().join(format!("q{number}")), &mut before);
     }
@@ -137,12 +138,11 @@ fn the_directory_of_a_queue_is_read_again_only_when_its_files_change() {
     let (mut queues, _) = start(folder.path());
     // The background thread of the journal makes files too, at moments of its own.
     let settled = |queues: &mut _| {
-        let (mut last, mut calm) = (0, 0);
+        let mut last = 0;
+        let mut calm = 0;
         for _ in 0..2_000 {
-            let (held, shown) = (
-                held(&folder.path().join("q1")),
-                number(queues, "q1", "logsize"),
-            );
+            let held = held(&folder.path().join("q1"));
+            let shown = number(queues, "q1", "logsize");
             calm = if (held, last) == (shown, shown) {
                 calm + 1
             } else {

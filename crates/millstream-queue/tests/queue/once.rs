@@ -13,7 +13,9 @@ fn no_dedupe(queue: &str) -> String {
 #[test]
 fn a_queue_without_dedupe_takes_no_ids() {
     let config = "[queue.'q+c']\ndedupe = '0s'\n[queue.only]\nfanout_only = true\n[queue.q]\ndedupe = '1s'\n[alias]\nall = ['p', 'q']";
-    let (p, c, only) = (no_dedupe("p"), no_dedupe("q+c"), no_dedupe("only"));
+    let p = no_dedupe("p");
+    let c = no_dedupe("q+c");
+    let only = no_dedupe("only");
     play(
         config,
         &format!(

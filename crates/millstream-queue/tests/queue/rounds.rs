@@ -127,7 +127,8 @@ fn a_get_after_expired_items_searches_in_rounds_and_only_its_client_waits() {
     world.play("a> set q 0 0 4|live|\na< STORED|");
     // The timer has not come yet.
     world.now.wall_ms += 1_000;
-    let (mut one, mut other) = (Client::new(&mut world), Client::new(&mut world));
+    let mut one = Client::new(&mut world);
+    let mut other = Client::new(&mut world);
     assert!(!one.send(&mut world, "get q/open|get none|"));
     assert_eq!(world.queues.items("q"), Some(2_501));
     assert_eq!(
@@ -183,7 +184,8 @@ fn flush_all_removes_what_its_turn_finds_in_the_queues_that_were_there() {
     for queue in ["a", "b", "c"] {
         world.play(&format!("a> set {queue} 0 0 1|1|\na< STORED|"));
     }
-    let (mut one, mut other) = (Client::new(&mut world), Client::new(&mut world));
+    let mut one = Client::new(&mut world);
+    let mut other = Client::new(&mut world);
     assert!(!one.send(&mut world, "flush_all|get b|get c|"));
     assert_eq!(
         other.ask(
@@ -208,10 +210,13 @@ fn stats_are_sent_in_rounds_each_queue_once() {
         world.play(&format!("a> set q{queue:03} 0 0 1|1|\na< STORED|"));
     }
     for request in ["stats|", "dump_stats|"] {
-        let (mut one, mut other) = (Client::new(&mut world), Client::new(&mut world));
+        let mut one = Client::new(&mut world);
+        let mut other = Client::new(&mut world);
         assert!(!one.send(&mut world, request));
         other.ask(&mut world, "delete q250|set a 0 0 1|1|");
-        let (mut rounds, mut is_done, mut answer) = (1, false, String::new());
+        let mut rounds = 1;
+        let mut is_done = false;
+        let mut answer = String::new();
         while !is_done {
             // With less than 128 KiB it is not closed when memory is short.
             assert!((1..=128 << 10).contains(&one.0.buffer_bytes()));
@@ -258,7 +263,8 @@ fn a_redrive_works_in_rounds_also_after_expired_items_and_moves_no_item_twice() 
     put(&mut world, 350, "dead", 1);
     put(&mut world, 300, "dead", 0);
     world.now.wall_ms += 1_000;
-    let (mut one, mut other) = (Client::new(&mut world), Client::new(&mut world));
+    let mut one = Client::new(&mut world);
+    let mut other = Client::new(&mut world);
     assert!(!one.send(&mut world, "redrive dead work|get work|"));
     let mut rounds = 1;
     while !one.round(&mut world) {

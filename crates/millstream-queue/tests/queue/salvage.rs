@@ -301,10 +301,8 @@ fn a_fan_out_queue_that_the_system_refused_to_open_is_opened_again_by_itself() {
     assert_eq!(answers, "END|STORED|");
     queues.sync_all().unwrap();
     drop(queues);
-    let (control, away) = (
-        folder.path().join("p+c/control"),
-        folder.path().join("away"),
-    );
+    let control = folder.path().join("p+c/control");
+    let away = folder.path().join("away");
     fs::rename(&control, &away).unwrap();
     fs::create_dir(&control).unwrap();
     let mut queues = open(folder.path());
@@ -405,7 +403,8 @@ fn a_queue_that_the_system_refused_to_open_opens_when_it_can() {
     let mut before = Broker::open(memory.clone(), Config::default(), NOW).unwrap();
     assert_eq!(ask(&mut before, "set q 0 0 1|x|", NOW), "STORED|");
     drop(before);
-    let (full, opened) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
+    let full = Rc::new(Cell::new(true));
+    let opened = Rc::new(Cell::new(0));
     let storage = Full {
         memory,
         full: Rc::clone(&full),

@@ -282,9 +282,10 @@ impl Model {
             _ => usize::MAX,
         };
         to.gives_up = opens.len() >= limit;
-        match to.open {
-            true => !to.gives_up || opens.iter().any(|open| open.thing.is_none()),
-            false => opens.iter().all(|open| open.thing.is_none()),
+        if to.open {
+            !to.gives_up || opens.iter().any(|open| open.thing.is_none())
+        } else {
+            opens.iter().all(|open| open.thing.is_none())
         }
     }
 
@@ -359,7 +360,8 @@ impl Model {
             (0, _) => u64::MAX,
             (seconds, _) => seconds * 1_000,
         };
-        let (now_ms, mut touched) = (self.now_ms, false);
+        let now_ms = self.now_ms;
+        let mut touched = false;
         for open in &mut self.clients.entry(client).or_default().open {
             if open.queue == queue && open.thing.is_some() {
                 open.until_ms = now_ms.saturating_add(limit_ms);
@@ -393,7 +395,8 @@ impl Model {
             options.find_map(|one| one.strip_prefix(option)?.parse().ok())
         };
         let wait_ms: u64 = number("t=").unwrap_or(0);
-        let (delay_ms, items_max) = (number("delay="), number("max="));
+        let delay_ms = number("delay=");
+        let items_max = number("max=");
         let ending = match (has("/close"), has("/abort")) {
             (true, _) => Some(Ending::Close),
             (_, true) => Some(Ending::Abort(delay_ms)),
@@ -579,7 +582,8 @@ impl Run {
     }
 
     fn command(&mut self) {
-        let (random, model) = (&mut self.random, &mut self.model);
+        let random = &mut self.random;
+        let model = &mut self.model;
         let client = any_of(random, &CLIENTS);
         if model.is_waiting(client) {
             return;
@@ -639,7 +643,8 @@ impl Run {
     }
 
     fn get_line(&mut self, client: char, queue: &'static str) -> String {
-        let (random, model) = (&mut self.random, &mut self.model);
+        let random = &mut self.random;
+        let model = &mut self.model;
         let wait_ms = 1 + random.below(40);
         let queues = match random.below(8) {
             // Nothing is due in one of these, so that it is defined which of them serves a waiter.

@@ -8,11 +8,9 @@ use crate::client::{Client, options, start};
 fn a_stop_answers_clients_and_requeues_their_items() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path());
-    let (mut idle, mut waits, mut opens) = (
-        Client::of(&server),
-        Client::of(&server),
-        Client::of(&server),
-    );
+    let mut idle = Client::of(&server);
+    let mut waits = Client::of(&server);
+    let mut opens = Client::of(&server);
     idle.put("jobs", "first");
     idle.put("jobs", "second");
     assert_eq!(opens.get("jobs/open").as_deref(), Some("first"));

@@ -127,7 +127,8 @@ fn what_systemd_passes_is_the_programs() {
 #[test]
 fn a_kill_loses_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut expected, mut number) = (Vec::new(), 0);
+    let mut expected = Vec::new();
+    let mut number = 0;
     for _ in 0..3 {
         let mut program = Program::start(folder.path(), &[]);
         let mut client = Client::connect(&program.address);

@@ -18,7 +18,8 @@ fn current_thread() -> tokio::runtime::Runtime {
 /// Starts a server, uses it beside the task that waits for it, and stops it.
 async fn serves(folder: &Path) {
     let server = start(folder);
-    let (control, address) = (server.control(), server.addresses()[0].clone());
+    let control = server.control();
+    let address = server.addresses()[0].clone();
     let client = tokio::task::spawn_blocking(move || {
         let mut client = Client::connect(&address);
         client.put("jobs", "x");

@@ -29,7 +29,8 @@ fn two_servers_run_at_once() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [one, other] = folders.each_ref().map(|folder| start(folder.path()));
     assert_ne!(one.addresses(), other.addresses());
-    let (mut of_one, mut of_other) = (Client::of(&one), Client::of(&other));
+    let mut of_one = Client::of(&one);
+    let mut of_other = Client::of(&other);
     of_one.put("jobs", "one");
     of_other.put("jobs", "other");
     assert_eq!(of_one.drain("jobs"), ["one"]);

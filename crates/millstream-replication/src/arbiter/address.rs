@@ -90,7 +90,8 @@ impl ArbiterAddress {
                 let urls = endpoints
                     .iter()
                     .map(|endpoint| format!("{scheme}://{endpoint}"));
-                let (address, urls) = (self.to_string(), urls.collect());
+                let address = self.to_string();
+                let urls = urls.collect();
                 Box::new(EtcdArbiter::new(address, urls, key, tls, timeout)?)
             }
             ArbiterAddress::Kubernetes { namespace, name } => {

@@ -62,7 +62,8 @@ impl EtcdArbiter {
     /// answer it may have been done.
     fn ask(&self, path: &str, body: &Value, changes: bool) -> Result<Value, ArbiterError> {
         let deadline = Deadline::after(self.timeout);
-        let (first, count) = (self.first.load(Ordering::Relaxed), self.endpoints.len());
+        let first = self.first.load(Ordering::Relaxed);
+        let count = self.endpoints.len();
         let mut failures = Vec::new();
         for tried in 0..count {
             let Some(left) = deadline.left() else { break };
@@ -87,9 +88,10 @@ impl EtcdArbiter {
                 }
             }
         }
-        Err(self.failed(match failures.is_empty() {
-            true => format!("no answer within {:?}", self.timeout),
-            false => failures.join("; "),
+        Err(self.failed(if failures.is_empty() {
+            format!("no answer within {:?}", self.timeout)
+        } else {
+            failures.join("; ")
         }))
     }
 
@@ -116,12 +118,13 @@ impl EtcdArbiter {
     fn check_cluster(&self, answer: &Value) -> Result<(), String> {
         let found = number(&answer["header"]["cluster_id"]).ok_or(NO_ETCD)?;
         let known = self.cluster.get_or_init(|| found.clone());
-        match *known == found {
-            true => Ok(()),
-            false => Err(format!(
+        if *known == found {
+            Ok(())
+        } else {
+            Err(format!(
                 "it is of the cluster {found}, and the first answer was of {known}: name endpoints of one cluster; \
                  if the cluster was made anew, start this program again"
-            )),
+            ))
         }
     }
 

@@ -53,9 +53,10 @@ impl Answer {
             .or_else(|| self.text.lines().next())
             .unwrap_or_default();
         let said: String = said.trim().chars().take(QUOTED_MAX).collect();
-        match said.is_empty() {
-            true => format!("the answer is {}", self.status),
-            false => format!("the answer is {}: {said}", self.status),
+        if said.is_empty() {
+            format!("the answer is {}", self.status)
+        } else {
+            format!("the answer is {}: {said}", self.status)
         }
     }
 }
@@ -114,9 +115,10 @@ impl Client {
     /// Sends a request, and reads its answer.
     pub fn send(&self, request: Request<String>, limits: &Limits) -> Result<Answer, NoAnswer> {
         let (head, body) = request.into_parts();
-        let answer = match body.is_empty() {
-            true => self.run(Request::from_parts(head, ()), limits),
-            false => self.run(Request::from_parts(head, body), limits),
+        let answer = if body.is_empty() {
+            self.run(Request::from_parts(head, ()), limits)
+        } else {
+            self.run(Request::from_parts(head, body), limits)
         };
         answer.map_err(|error| NoAnswer {
             is_unsent: is_unsent(&error),
@@ -171,9 +173,10 @@ fn read_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
             certificates.push(certificate);
         }
     }
-    match certificates.is_empty() {
-        true => Err(named(path, "no certificate in this file")),
-        false => Ok(certificates),
+    if certificates.is_empty() {
+        Err(named(path, "no certificate in this file"))
+    } else {
+        Ok(certificates)
     }
 }
 

@@ -46,9 +46,10 @@ impl Pod {
         let host = needed("KUBERNETES_SERVICE_HOST")?;
         let port = needed("KUBERNETES_SERVICE_PORT_HTTPS")?;
         Ok(Pod {
-            server: match host.contains(':') && !host.starts_with('[') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
+            server: if host.contains(':') && !host.starts_with('[') {
+                format!("[{host}]:{port}")
+            } else {
+                format!("{host}:{port}")
             },
             service_account: set("MILLSTREAM_SERVICE_ACCOUNT")
                 .map_or_else(|| SERVICE_ACCOUNT.into(), PathBuf::from),
@@ -124,9 +125,10 @@ impl KubernetesArbiter {
         let Some(left) = deadline.left() else {
             return Err(self.failed(format_args!("no answer within {:?}", self.timeout)));
         };
-        let url = match method == Method::POST {
-            true => self.leases.clone(),
-            false => format!("{}/{}", self.leases, self.name),
+        let url = if method == Method::POST {
+            self.leases.clone()
+        } else {
+            format!("{}/{}", self.leases, self.name)
         };
         let request = Request::builder()
             .method(method)
@@ -199,7 +201,8 @@ impl KubernetesArbiter {
             "update"
         };
         let answer = self.ask(method, Some(object), deadline)?;
-        let (said, reason) = (&answer.body["details"]["kind"], &answer.body["reason"]);
+        let said = &answer.body["details"]["kind"];
+        let reason = &answer.body["reason"];
         match answer.status {
             StatusCode::OK | StatusCode::CREATED => self.remember(answer.body).map(Some),
             StatusCode::CONFLICT if reason == "Conflict" || reason == "AlreadyExists" => Ok(None),

@@ -65,7 +65,8 @@ fn replaced_by_one(arbiters: &[Box<dyn Arbiter>], before: Option<&Version>, beat
         let writers: Vec<_> = (0..)
             .zip(arbiters)
             .map(|(process, arbiter)| {
-                let (barrier, mine) = (&barrier, record(process, beat));
+                let barrier = &barrier;
+                let mine = record(process, beat);
                 scope.spawn(move || {
                     barrier.wait();
                     arbiter

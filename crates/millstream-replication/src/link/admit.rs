@@ -129,7 +129,8 @@ fn compare(
     probe: bool,
 ) -> Result<Offer, ReplicationError> {
     let journal = &opened.journal;
-    let (first, end) = (journal.first()?, journal.next()?);
+    let first = journal.first()?;
+    let end = journal.next()?;
     let terms = recent(journal.terms()?);
     let lineage = opened.identity()?.lineage;
     let offer = |next, terms| Offer {

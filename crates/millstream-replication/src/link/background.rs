@@ -54,7 +54,8 @@ impl Served {
         let followers = Followers::of(last);
         let stop = Arc::new(AtomicBool::new(false));
         let (began, begun) = channel();
-        let (options, stopped) = (options.clone(), Arc::clone(&stop));
+        let options = options.clone();
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("millstream-replica".to_owned());
         let failed = |source| LinkError::connection("cannot start to serve", source);
         let thread = thread

@@ -107,9 +107,10 @@ impl Copy {
         }
         let next = journal.next()?;
         self.open = Some(Open {
-            lineage: match undecided {
-                true => None,
-                false => Some(identity.lineage),
+            lineage: if undecided {
+                None
+            } else {
+                Some(identity.lineage)
             },
             acknowledged: next,
             synced: next,
@@ -182,7 +183,8 @@ impl Copy {
             );
             return Err(ReplicationError::protocol(what));
         }
-        let (theirs, ours) = (newest(&welcome.terms), open.journal.leadership()?.term);
+        let theirs = newest(&welcome.terms);
+        let ours = open.journal.leadership()?.term;
         if theirs < ours {
             let path = self.dir.clone();
             return Err(ReplicationError::OlderTerm { path, theirs, ours });

@@ -244,7 +244,8 @@ impl Follower<'_> {
 
     fn connection(&mut self) -> Result<ConnectionEnd, ReplicationError> {
         if let Some(mirror) = &self.options.mirror {
-            let (connector, name) = (&self.connector, &self.options.name);
+            let connector = &self.connector;
+            let name = &self.options.name;
             match mirror::journals(mirror, name, connector, self.stop)? {
                 Some(journals) => self.follow_all(journals)?,
                 None => return Ok(ConnectionEnd::Done),
@@ -274,9 +275,10 @@ impl Follower<'_> {
                     secret: self.options.secret.clone(),
                     tls: self.options.tls.clone(),
                 };
-                match mirror::truncate(mirror, &rejoin, self.stop)? {
-                    true => Ok(ConnectionEnd::Truncated),
-                    false => Err(error),
+                if mirror::truncate(mirror, &rejoin, self.stop)? {
+                    Ok(ConnectionEnd::Truncated)
+                } else {
+                    Err(error)
                 }
             }
             (_, ended) => ended,

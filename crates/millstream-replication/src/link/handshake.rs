@@ -165,10 +165,12 @@ impl Asking {
 }
 
 fn check_version(theirs: Greeting) -> Result<(), ReplicationError> {
-    let (theirs, ours) = (theirs.version, VERSION);
-    match theirs == ours {
-        true => Ok(()),
-        false => Err(ReplicationError::Version { theirs, ours }),
+    let theirs = theirs.version;
+    let ours = VERSION;
+    if theirs == ours {
+        Ok(())
+    } else {
+        Err(ReplicationError::Version { theirs, ours })
     }
 }
 

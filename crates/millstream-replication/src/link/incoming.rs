@@ -41,11 +41,10 @@ impl Incoming {
             }
             ReadOutcome::Nothing => Ok(()),
             ReadOutcome::Closed => {
-                let hint = match self.has_frame {
-                    true => "",
-                    false => {
-                        " before it has sent anything: it may speak TLS only, or have as many followers as it may have"
-                    }
+                let hint = if self.has_frame {
+                    ""
+                } else {
+                    " before it has sent anything: it may speak TLS only, or have as many followers as it may have"
                 };
                 Err(LinkError::Closed { hint }.into())
             }

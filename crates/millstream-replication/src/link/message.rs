@@ -174,9 +174,10 @@ pub(super) fn read_names(payload: &[u8]) -> Result<Vec<String>, ReplicationError
 }
 
 fn valid<T>(is_valid: bool, message: T) -> Result<T, ReplicationError> {
-    match is_valid {
-        true => Ok(message),
-        false => Err(malformed()),
+    if is_valid {
+        Ok(message)
+    } else {
+        Err(malformed())
     }
 }
 

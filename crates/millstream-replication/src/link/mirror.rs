@@ -75,12 +75,11 @@ fn ask(
 /// The directory of a copy: below that of the mirror.
 fn directory(dir: &Path, name: &str) -> Result<PathBuf, ReplicationError> {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-    match !name.is_empty() && Path::new(name).components().all(is_plain) {
-        true => Ok(dir.join(name)),
-        false => {
-            let what = format!("'{name}' is no name of a journal in a directory");
-            Err(ReplicationError::protocol(what))
-        }
+    if !name.is_empty() && Path::new(name).components().all(is_plain) {
+        Ok(dir.join(name))
+    } else {
+        let what = format!("'{name}' is no name of a journal in a directory");
+        Err(ReplicationError::protocol(what))
     }
 }
 
@@ -108,7 +107,8 @@ pub(super) fn truncate(
     let plans = rejoin.plans();
     let of_last = plans.iter().find(|plan| plan.dir == last);
     if let Some(plan) = of_last.filter(|plan| plan.keep < floor) {
-        let (path, from) = (last, plan.keep);
+        let path = last;
+        let from = plan.keep;
         return Err(ReplicationError::Ahead { path, from });
     }
     let mut dropped = plans.iter().filter(|plan| plan.keep < plan.next).peekable();

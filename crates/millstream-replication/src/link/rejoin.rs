@@ -76,7 +76,8 @@ impl Rejoin {
             };
             let (keep, offer) = compare(&connector, name, &journal, stop)?;
             let leadership = journal.leadership()?;
-            let (term, leader_term) = (leadership.term, newest(&offer.terms));
+            let term = leadership.term;
+            let leader_term = newest(&offer.terms);
             let known = leadership.superseded_by.unwrap_or(term);
             if leader_term < known {
                 return Err(ReplicationError::OlderTerm {
@@ -153,7 +154,8 @@ fn compare(
     stop: &AtomicBool,
 ) -> Result<(u64, Offer), ReplicationError> {
     let first = journal.first()?;
-    let (mut same, mut differs) = (None, journal.next()? + 1);
+    let mut same = None;
+    let mut differs = journal.next()? + 1;
     let mut at = differs - 1;
     loop {
         let offer = probe(connector, name, journal, at, stop)?;

@@ -147,7 +147,8 @@ impl<'a> Session<'a> {
             if progress.cursor.admission().counts(progress.copy) {
                 continue;
             }
-            let (served, name) = (member.served, self.follower);
+            let served = member.served;
+            let name = self.follower;
             let why = match served.unanswered(progress.opened, name) {
                 Ok(missing) if missing.is_empty() => {
                     let admit = || progress.cursor.admit(progress.copy);
@@ -199,7 +200,8 @@ impl<'a> Session<'a> {
 
     pub fn receive(&self, mut incoming: Incoming) -> Result<(), ReplicationError> {
         let mut farewell_ns = None;
-        let (mut sought_ns, mut looks) = (None, 0_u32);
+        let mut sought_ns = None;
+        let mut looks = 0_u32;
         loop {
             incoming.read()?;
             while incoming.frames.is_ready() {

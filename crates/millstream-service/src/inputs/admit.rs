@@ -12,7 +12,8 @@ use crate::settings::OnError;
 
 /// Refuses an input that is the output journal, under whatever name.
 pub(crate) fn not_own_output(input: &Journal, written: &Journal) -> Result<(), ServiceError> {
-    let (input, written) = (input.path(), written.path());
+    let input = input.path();
+    let written = written.path();
     if same_directory(&input, &written) {
         return Err(ServiceError::SameJournal {
             input: input.display().to_string(),
@@ -45,8 +46,10 @@ pub(crate) fn not_written<'a>(
 ///
 /// Usually the first record is such a call. Only a journal that is refused is read to its end.
 pub(crate) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(), ServiceError> {
-    let (mut reader, end) = (journal.reader()?, journal.next()?);
-    let (mut foreign, mut no_call) = (BTreeSet::new(), None);
+    let mut reader = journal.reader()?;
+    let end = journal.next()?;
+    let mut foreign = BTreeSet::new();
+    let mut no_call = None;
     while reader.position() < end
         && let Some(record) = reader.next()?
     {

@@ -163,10 +163,7 @@ impl<C> Inlet<C> {
         };
         if time_ns > self.seen.at_ns && self.position() >= self.seen.end {
             let at_ns = host.time_ns();
-            let end = match time_ns > at_ns {
-                true => self.end()?,
-                false => 0,
-            };
+            let end = if time_ns > at_ns { self.end()? } else { 0 };
             self.seen = Seen { end, at_ns };
         }
         Ok(Some((time_ns.min(self.seen.at_ns), checksum)))
@@ -229,7 +226,9 @@ impl<C> Inlet<C> {
         let Some(record) = self.reader.next()? else {
             return Ok(Outcome::Nothing);
         };
-        let (sequence, time_ns, body) = (record.sequence, record.time_ns, record.body);
+        let sequence = record.sequence;
+        let time_ns = record.time_ns;
+        let body = record.body;
         let lineage = Lineage {
             input: self.number,
             sequence,

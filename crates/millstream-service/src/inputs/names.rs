@@ -35,7 +35,8 @@ impl Names {
     pub fn new<'a>(inputs: impl IntoIterator<Item = &'a Journal>) -> Result<Self, ServiceError> {
         let mut known: Vec<(PathBuf, u128)> = Vec::new();
         for journal in inputs {
-            let (path, identity) = (journal.path(), journal.lineage()?);
+            let path = journal.path();
+            let identity = journal.lineage()?;
             if let Some((first, _)) = known.iter().find(|(_, known)| *known == identity) {
                 return Err(ServiceError::SameInput {
                     first: first.display().to_string(),
@@ -70,7 +71,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open =
             |name: &str| Journal::open(folder.path().join(name), Options::default()).unwrap();
-        let (orders, limits) = (open("orders"), open("limits"));
+        let orders = open("orders");
+        let limits = open("limits");
         let names = Names::new([&orders, &limits]).unwrap();
         let mut name = name_of(&limits).unwrap();
         name.path = "elsewhere".to_owned();
@@ -85,7 +87,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open =
             |name: &str| Journal::open(folder.path().join(name), Options::default()).unwrap();
-        let (one, other) = (open("one"), open("other"));
+        let one = open("one");
+        let other = open("other");
         other.become_copy(one.lineage().unwrap()).unwrap();
         let error = Names::new([&one, &other]).err().unwrap();
         assert!(matches!(error, ServiceError::SameInput { .. }), "{error}");

@@ -48,7 +48,8 @@ impl Contents {
         made: &[u8],
         schemas: &[Arc<Schema>],
     ) -> Result<bool, Cause> {
-        let (theirs, ours) = (Parts::of(recorded)?, Parts::of(made)?);
+        let theirs = Parts::of(recorded)?;
+        let ours = Parts::of(made)?;
         let our_schema = schema_of(ours.schema, schemas)?;
         let our_method = our_schema.method(ours.method)?;
         if theirs.schema == ours.schema {
@@ -145,7 +146,8 @@ fn are_equal(theirs: &Value, ours: &Value) -> bool {
                     .all(|(theirs, ours)| are_equal(theirs, ours))
         }
         (Value::Map(theirs), Value::Map(ours)) => {
-            let (theirs, ours) = (sorted(theirs), sorted(ours));
+            let theirs = sorted(theirs);
+            let ours = sorted(ours);
             let mut pairs = theirs.iter().zip(&ours);
             theirs.len() == ours.len()
                 && pairs.all(|((one, their), (other, our))| {

@@ -401,11 +401,12 @@ impl Timers {
         if self.current.gate.load(Relaxed) == ASKED {
             return Err(ServiceError::Query);
         }
-        match self.current.has_handler(timer) {
-            true => Ok(()),
-            false => Err(ServiceError::NoTimer {
+        if self.current.has_handler(timer) {
+            Ok(())
+        } else {
+            Err(ServiceError::NoTimer {
                 name: timer.to_owned(),
-            }),
+            })
         }
     }
 }

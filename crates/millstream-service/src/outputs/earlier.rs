@@ -70,7 +70,8 @@ pub(crate) struct Earlier {
 impl Earlier {
     /// The outputs of a service with these inputs, the schedule among them.
     pub fn new(output: &Journal, names: Names, extent: Extent) -> Result<Self, ServiceError> {
-        let (first, end) = (output.first()?, output.next()?);
+        let first = output.first()?;
+        let end = output.next()?;
         let mut reader = output.reader()?;
         reader.seek(extent.from.clamp(first, end))?;
         let mut earlier = Self {
@@ -211,7 +212,9 @@ impl Earlier {
     }
 
     fn is_next(&mut self, body: &[u8], schemas: &[Arc<Schema>]) -> bool {
-        let (recorded, at, calls) = (&self.body, self.sequence, &mut self.calls);
+        let recorded = &self.body;
+        let at = self.sequence;
+        let calls = &mut self.calls;
         if body == recorded {
             return true;
         }

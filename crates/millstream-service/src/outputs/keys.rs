@@ -95,11 +95,12 @@ impl Key {
     pub fn new(text: &str) -> Result<Self, ServiceError> {
         let is_key = (1..=Self::BYTES_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic());
-        match is_key {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ServiceError::NoKey {
+        if is_key {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ServiceError::NoKey {
                 bytes_max: Self::BYTES_MAX,
-            }),
+            })
         }
     }
 
@@ -150,7 +151,8 @@ impl Keys {
     /// # Errors
     /// The journal cannot be read.
     pub fn catch_up(&mut self, records_max: usize) -> Result<bool, ServiceError> {
-        let (first, next) = (self.journal.first()?, self.journal.next()?);
+        let first = self.journal.first()?;
+        let next = self.journal.next()?;
         if next == first || self.position() == next && self.is_placed {
             return Ok(true);
         }
@@ -184,7 +186,8 @@ impl Keys {
                 continue;
             };
             let age = Duration::from_nanos(newest_ns.saturating_sub(record.time_ns));
-            let (hash, sequence) = (hash(&self.hashers, call.key), record.sequence);
+            let hash = hash(&self.hashers, call.key);
+            let sequence = record.sequence;
             if let Some(left) = self.keep.checked_sub(age) {
                 self.order
                     .push_back((now.saturating_add(left), hash, sequence));

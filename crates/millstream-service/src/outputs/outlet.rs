@@ -286,9 +286,10 @@ impl Transport for Outlet {
         size_max: usize,
         write: impl FnOnce(&mut Packer<'_>) -> WireResult<()>,
     ) -> Result<(), Cause> {
-        let mut written = match self.is_outside || self.current.is_open() {
-            true => self.write(size_max, write),
-            false => self.publish_again(size_max, write),
+        let mut written = if self.is_outside || self.current.is_open() {
+            self.write(size_max, write)
+        } else {
+            self.publish_again(size_max, write)
         };
         if written.is_ok() {
             written = self.wait_followed();

@@ -90,7 +90,8 @@ fn accept(listener: &UnixListener, desk: &Desk, stopped: &AtomicBool) {
             );
             continue;
         }
-        let (desk, client) = (desk.clone(), Arc::clone(&clients));
+        let desk = desk.clone();
+        let client = Arc::clone(&clients);
         let spawned = std::thread::Builder::new().spawn(move || {
             // A client that breaks off has no answer.
             let _ = serve(&mut stream, &desk);

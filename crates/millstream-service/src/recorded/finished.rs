@@ -32,7 +32,8 @@ pub(crate) fn find(
     schedule: &Schedule,
     output: &Journal,
 ) -> Result<Option<Finished>, ServiceError> {
-    let (first, mut end) = (schedule.journal.first()?, schedule.journal.next()?);
+    let first = schedule.journal.first()?;
+    let mut end = schedule.journal.next()?;
     let mut reader = schedule.journal.reader()?;
     let mut found = None;
     while found.is_none() && end > first {

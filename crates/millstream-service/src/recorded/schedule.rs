@@ -134,9 +134,10 @@ impl Schedule {
     pub fn beside(output: &Journal, several: bool) -> Result<Self, ServiceError> {
         let path = path_beside(&output.path());
         let options = Options::default().with_sync(output.sync_mode());
-        let options = match several {
-            true => options,
-            false => options.with_segment_bytes(SEGMENT_BYTES),
+        let options = if several {
+            options
+        } else {
+            options.with_segment_bytes(SEGMENT_BYTES)
         };
         let journal = Journal::open(&path, options)?;
         Ok(Self {
@@ -309,9 +310,10 @@ pub(super) fn pack_bookmark(
 
 pub(super) fn unpack_bookmark(values: &mut Unpacker<'_>) -> Result<Bookmark, Box<WireError>> {
     let next = values.uint()?;
-    let checksum = match values.take_nil()? {
-        true => None,
-        false => Some(values.narrow_int("u32")?),
+    let checksum = if values.take_nil()? {
+        None
+    } else {
+        Some(values.narrow_int("u32")?)
     };
     Ok(Bookmark { next, checksum })
 }
@@ -331,7 +333,8 @@ fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<InputPosition>, Box<Wi
     let count = values.array()?;
     let place = |_| {
         values.array_of(5)?;
-        let (input, start) = (InputName::unpack(values)?, values.uint()?);
+        let input = InputName::unpack(values)?;
+        let start = values.uint()?;
         let Bookmark { next, checksum } = unpack_bookmark(values)?;
         Ok(InputPosition {
             input,

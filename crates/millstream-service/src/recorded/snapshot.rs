@@ -283,8 +283,10 @@ impl Position {
                 format!("a snapshot of version {version}; this program reads {VERSION}").into(),
             );
         }
-        let (time_ns, outputs) = (values.int()?, unpack_bookmark(&mut values)?);
-        let (schedule, pieces) = (unpack_bookmark(&mut values)?, values.uint()?);
+        let time_ns = values.int()?;
+        let outputs = unpack_bookmark(&mut values)?;
+        let schedule = unpack_bookmark(&mut values)?;
+        let pieces = values.uint()?;
         let inputs = unpack_inputs(&mut values)?;
         let timers = unpack_timers(&mut values)?;
         let state_version = values.uint()?;

@@ -121,7 +121,8 @@ impl Effects {
         limit: Duration,
     ) -> Result<Answered, ServiceError> {
         let host = Host::real();
-        let (begun, journal) = (host.monotonic(), input.lineage()?);
+        let begun = host.monotonic();
+        let journal = input.lineage()?;
         loop {
             while let Some(effect) = self.next_effect()? {
                 if effect.journal == journal && effect.cause == cause {

@@ -223,7 +223,9 @@ impl Measurement<'_> {
             return Ok(());
         }
         self.calls += 1;
-        let (mut at, mut event, mut distance) = (root, found, 0);
+        let mut at = root;
+        let mut event = found;
+        let mut distance = 0;
         while let Some((from, input, cause)) = event.cause {
             let Some(earlier) = self.event(from, cause)? else {
                 self.pruned += 1;

@@ -76,7 +76,8 @@ impl<C> Runner<C> {
         let Some(schedule) = &self.schedule else {
             return Ok(0);
         };
-        let (identity, mut confirmed) = (journal.lineage()?, 0);
+        let identity = journal.lineage()?;
+        let mut confirmed = 0;
         let mut reader = journal.reader()?;
         let mut entries = schedule.entries(None)?;
         while let Some((_, step)) = entries.next()? {

@@ -164,7 +164,8 @@ mod tests {
 
     impl Machine {
         fn host(&self) -> Host {
-            let (wall, steady) = (Arc::clone(&self.0), Arc::clone(&self.0));
+            let wall = Arc::clone(&self.0);
+            let steady = Arc::clone(&self.0);
             Host::simulated(move || wall.0.load(Relaxed), || 0)
                 .with_monotonic(move || steady.1.load(Relaxed))
         }

@@ -589,7 +589,8 @@ impl<C> Runner<C> {
         while self.progress.last.is_some() {
             let inlet = &mut self.inlets[number as usize];
             if inlet.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
-                let (sequence, next) = (resume.lineage.sequence, inlet.end()?);
+                let sequence = resume.lineage.sequence;
+                let next = inlet.end()?;
                 return Err(self.lost(&self.inlets[number as usize].journal, sequence, next));
             }
         }

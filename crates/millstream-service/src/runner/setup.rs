@@ -101,9 +101,10 @@ impl<C: 'static> Setup<C> {
         C: Snapshot,
     {
         let restore = |component: &mut C, state: &[u8], version| {
-            let migrated = match version == C::VERSION {
-                true => None,
-                false => Some(C::migrate(state, version).map_err(RestoreError::Unreadable)?),
+            let migrated = if version == C::VERSION {
+                None
+            } else {
+                Some(C::migrate(state, version).map_err(RestoreError::Unreadable)?)
             };
             let state = migrated.as_deref().unwrap_or(state);
             component.restore(state).map_err(RestoreError::Failed)

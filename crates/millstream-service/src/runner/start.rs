@@ -204,9 +204,10 @@ impl Recorded {
         let names = Names::new(inlets.iter().map(|inlet| &inlet.journal))?;
         if let (Some(resume), Some(schedule)) = (&mut self.resume, &self.schedule) {
             // The number after those of the inputs is that of the schedule.
-            let found = match resume.input.identity == schedule.journal.lineage()? {
-                true => Some(inlets.len() as u32),
-                false => names.find(&resume.input),
+            let found = if resume.input.identity == schedule.journal.lineage()? {
+                Some(inlets.len() as u32)
+            } else {
+                names.find(&resume.input)
             };
             resume.lineage.input = found.unwrap_or(GONE);
         }

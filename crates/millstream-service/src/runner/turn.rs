@@ -118,9 +118,10 @@ impl<C> Runner<C> {
         let is_replay = self.replay.is_some();
         let mut next: Option<(u64, usize, u32)> = None;
         for (at, inlet) in self.inlets.iter_mut().enumerate() {
-            let time = match is_replay {
-                true => inlet.peek()?,
-                false => inlet.peek_order(&self.host)?,
+            let time = if is_replay {
+                inlet.peek()?
+            } else {
+                inlet.peek_order(&self.host)?
             };
             if let Some((time, checksum)) = time {
                 next = next.into_iter().chain([(time, at, checksum)]).min();
@@ -138,7 +139,8 @@ impl<C> Runner<C> {
         let Some((_, at, checksum)) = next else {
             return Ok(Outcome::Nothing);
         };
-        let (input, sequence) = (at as u32, self.inlets[at].position());
+        let input = at as u32;
+        let sequence = self.inlets[at].position();
         if self.durable {
             self.inlets[at].make_durable()?;
         }

@@ -41,7 +41,8 @@ type Fields = Vec<(String, Value)>;
 impl Variant {
     /// The calls of the variant.
     pub fn calls(&self, input: &[Call]) -> Vec<Call> {
-        let (mut calls, at) = (input.to_vec(), self.at);
+        let mut calls = input.to_vec();
+        let at = self.at;
         match &self.change {
             Change::Missing => drop(calls.remove(at)),
             Change::Doubled => calls.insert(at, input[at].clone()),
@@ -90,8 +91,10 @@ fn placed(input: &[Call]) -> Vec<Variant> {
 /// First the variants of each method's first call, a field at a time and all at once, then the same of later calls, all
 /// at once and a field at a time.
 fn overridden(input: &[Call], interfaces: &[Schema]) -> Vec<Variant> {
-    let (mut first, mut first_all) = (Vec::new(), Vec::new());
-    let (mut later, mut later_all) = (Vec::new(), Vec::new());
+    let mut first = Vec::new();
+    let mut first_all = Vec::new();
+    let mut later = Vec::new();
+    let mut later_all = Vec::new();
     let mut seen = HashSet::new();
     for (at, call) in input.iter().enumerate() {
         let mut known = interfaces
@@ -101,13 +104,15 @@ fn overridden(input: &[Call], interfaces: &[Schema]) -> Vec<Variant> {
             continue;
         };
         let is_first = seen.insert(&call.method);
-        let number = match is_first {
-            true => String::new(),
-            false => format!("-{}", at + 1),
+        let number = if is_first {
+            String::new()
+        } else {
+            format!("-{}", at + 1)
         };
-        let (singles, several) = match is_first {
-            true => (&mut first, &mut first_all),
-            false => (&mut later, &mut later_all),
+        let (singles, several) = if is_first {
+            (&mut first, &mut first_all)
+        } else {
+            (&mut later, &mut later_all)
         };
         for kind in KINDS {
             let found = fields(kind, &call.arguments, &method.arguments, schema);

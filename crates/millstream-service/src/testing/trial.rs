@@ -134,7 +134,8 @@ impl<C> Trial<C> {
         if ticks <= TICKS_MAX {
             return Ok(());
         }
-        let (from, to) = (Timestamp(self.clock.now_ns()), Timestamp(at_ns));
+        let from = Timestamp(self.clock.now_ns());
+        let to = Timestamp(at_ns);
         Err(format!(
             "timers would be called {ticks} times from {from} to {to}; a test may have {TICKS_MAX}"
         )

@@ -51,7 +51,8 @@ mod tests {
     #[test]
     fn a_step_is_noticed_once_and_the_passing_of_time_is_none() {
         let clocks = Arc::new((AtomicU64::new(1 << 60), AtomicU64::new(5)));
-        let (wall, steady) = (Arc::clone(&clocks), Arc::clone(&clocks));
+        let wall = Arc::clone(&clocks);
+        let steady = Arc::clone(&clocks);
         let host = Host::simulated(move || wall.0.load(Relaxed), || 0)
             .with_monotonic(move || steady.1.load(Relaxed));
         let mut read = Wall::new(&host);

@@ -100,7 +100,8 @@ fn a_panic_of_the_component_ends_the_service_and_names_it_whatever_the_policy() 
         let mut orders = publisher::<dyn Orders>(&folder.journal("orders")).unwrap();
         let mut place_some = || {
             for id in 0..3 {
-                let (symbol, quantity) = ("A", 1);
+                let symbol = "A";
+                let quantity = 1;
                 orders
                     .place(&Order {
                         id,

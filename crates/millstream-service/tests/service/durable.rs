@@ -180,8 +180,10 @@ fn a_service_does_not_run_away_from_its_followers() {
         .cursor("follower.backup", CursorMode::Shared)
         .unwrap();
     assert!(output.admit_follower("backup").unwrap());
-    let (stop, meter) = (Stop::default(), Arc::new(Meter::default()));
-    let (stopped, watched) = (stop.clone(), Arc::clone(&meter));
+    let stop = Stop::default();
+    let meter = Arc::new(Meter::default());
+    let stopped = stop.clone();
+    let watched = Arc::clone(&meter);
     let settings = Settings {
         followers: 1,
         ..Settings::default()

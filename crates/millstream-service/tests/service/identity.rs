@@ -10,15 +10,17 @@ use millstream_wire::Cause;
 use crate::desk::{Desk, Folder, Order, Orders, Replies, calls};
 
 fn copy(folder: &Folder, from: &str, to: &str) {
-    let (from, to) = (folder.path(from), folder.path(to));
+    let from = folder.path(from);
+    let to = folder.path(to);
     let mut folders = vec![(from, to)];
     while let Some((from, to)) = folders.pop() {
         std::fs::create_dir_all(&to).unwrap();
         for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
             let target = to.join(entry.file_name());
-            match entry.file_type().unwrap().is_dir() {
-                true => folders.push((entry.path(), target)),
-                false => drop(std::fs::copy(entry.path(), target).unwrap()),
+            if entry.file_type().unwrap().is_dir() {
+                folders.push((entry.path(), target))
+            } else {
+                std::fs::copy(entry.path(), target).unwrap();
             }
         }
     }

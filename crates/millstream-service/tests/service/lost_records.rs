@@ -179,7 +179,8 @@ fn an_only_input_that_was_replaced_by_an_older_copy_is_noticed_before_and_after_
     for rebuild in Rebuild::ALL {
         let folder = Folder::new();
         pay(&folder, &[1; 5]);
-        let (input, backup) = (folder.path("pay"), folder.path("backup"));
+        let input = folder.path("pay");
+        let backup = folder.path("backup");
         copy(&input, &backup);
         pay(&folder, &[1; 5]);
         copy(&input, &folder.path("follower"));
@@ -312,10 +313,8 @@ fn positions_do_not_bind_when_the_outputs_before_them_are_lost_too() {
         let folder = Folder::new();
         pay(&folder, &[1; 4]);
         run(&folder, &["pay"], rebuild);
-        let (input, output) = (
-            folder.journal("pay").next().unwrap(),
-            folder.journal("totals").next().unwrap(),
-        );
+        let input = folder.journal("pay").next().unwrap();
+        let output = folder.journal("totals").next().unwrap();
         pay(&folder, &[1; 4]);
         run(&folder, &["pay"], rebuild);
         // All that the service has done since is gone, with what made it do so.

@@ -211,7 +211,8 @@ fn a_caller_receives_the_first_output_of_its_call() {
             let mut runner = folder.start("replies", Settings::default()).unwrap();
             runner.run(&stop).unwrap()
         });
-        let (orders, replies) = (folder.journal("orders"), folder.journal("replies"));
+        let orders = folder.journal("orders");
+        let replies = folder.journal("replies");
         let mut desk = Caller::<dyn Orders>::new(&orders, &replies).unwrap();
         let limit = Duration::from_secs(20);
         let place = |id, symbol: &'static str| {

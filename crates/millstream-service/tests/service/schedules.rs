@@ -102,7 +102,8 @@ fn publish(folder: &Folder, model: &mut u64, count: u64) {
     let mut left = publisher::<dyn Left>(&folder.journal("left")).unwrap();
     let mut right = publisher::<dyn Right>(&folder.journal("right")).unwrap();
     for number in 0..count {
-        let (left_first, number) = (number % 3 == 0, number + count);
+        let left_first = number % 3 == 0;
+        let number = number + count;
         if left_first {
             left.left(number);
         } else {
@@ -130,7 +131,8 @@ fn first(folder: &Folder, name: &str) -> u64 {
 #[test]
 fn the_schedule_is_pruned_with_what_no_start_needs() {
     for rebuild in [Rebuild::Snapshot, Rebuild::Outputs, Rebuild::Nothing] {
-        let (folder, mut model) = (Folder::new(), 0);
+        let folder = Folder::new();
+        let mut model = 0;
         let mut bytes_max = 0;
         for round in 0..20 {
             publish(&folder, &mut model, 1_000);
@@ -144,7 +146,8 @@ fn the_schedule_is_pruned_with_what_no_start_needs() {
         assert!(first(&folder, "out.schedule") > 15_000, "{rebuild:?}");
         assert!(bytes_max <= 8 << 16, "{rebuild:?}: {bytes_max}");
     }
-    let (folder, mut model) = (Folder::new(), 0);
+    let folder = Folder::new();
+    let mut model = 0;
     for _ in 0..5 {
         publish(&folder, &mut model, 1_000);
         run(&folder, Rebuild::Inputs);
@@ -155,7 +158,8 @@ fn the_schedule_is_pruned_with_what_no_start_needs() {
 
 #[test]
 fn a_start_after_a_loss_of_outputs_has_the_order_after_the_last_snapshot_but_one() {
-    let (folder, mut model) = (Folder::new(), 0);
+    let folder = Folder::new();
+    let mut model = 0;
     publish(&folder, &mut model, 7_300);
     run(&folder, Rebuild::Snapshot);
     let expected = states(&folder);
@@ -188,7 +192,8 @@ fn prune_by_hand(folder: &Folder) {
 
 #[test]
 fn a_start_without_the_order_is_an_error_and_the_way_on_leads_to_the_state_of_the_inputs() {
-    let (folder, mut model) = (Folder::new(), 0);
+    let folder = Folder::new();
+    let mut model = 0;
     publish(&folder, &mut model, 4_000);
     run(&folder, Rebuild::Inputs);
     let expected = states(&folder);
@@ -227,7 +232,8 @@ fn replayed(folder: &Folder) -> Result<(), ServiceError> {
 
 #[test]
 fn removed_snapshots_of_a_pruned_schedule_are_an_error() {
-    let (folder, mut model) = (Folder::new(), 0);
+    let folder = Folder::new();
+    let mut model = 0;
     publish(&folder, &mut model, 5_000);
     run(&folder, Rebuild::Snapshot);
     std::fs::remove_dir_all(folder.path("out.snapshots")).unwrap();
@@ -238,7 +244,8 @@ fn removed_snapshots_of_a_pruned_schedule_are_an_error() {
 
 #[test]
 fn with_skip_pruned_the_state_is_that_of_the_calls_whose_order_is_left() {
-    let (folder, mut model) = (Folder::new(), 0);
+    let folder = Folder::new();
+    let mut model = 0;
     publish(&folder, &mut model, 3_000);
     run(&folder, Rebuild::Inputs);
     run(&folder, Rebuild::Inputs);
@@ -263,13 +270,15 @@ fn with_skip_pruned_the_state_is_that_of_the_calls_whose_order_is_left() {
 
 #[test]
 fn entries_that_were_removed_from_the_middle_are_missed() {
-    let (folder, mut model) = (Folder::new(), 0);
+    let folder = Folder::new();
+    let mut model = 0;
     publish(&folder, &mut model, 50);
     run(&folder, Rebuild::Inputs);
     publish(&folder, &mut model, 50);
     run(&folder, Rebuild::Inputs);
     // A schedule that lacks one entry: copied without it.
-    let (schedule, copy) = (folder.journal("out.schedule"), folder.journal("copy"));
+    let schedule = folder.journal("out.schedule");
+    let copy = folder.journal("copy");
     let writer = copy.writer().unwrap();
     let mut reader = schedule.reader().unwrap();
     while let Some(record) = reader.next().unwrap() {
@@ -302,7 +311,8 @@ fn an_order_that_nothing_needs_is_not_recorded() {
 
 #[test]
 fn the_cursor_of_the_schedule_is_the_one_of_the_service() {
-    let (folder, mut model) = (Folder::new(), 0);
+    let folder = Folder::new();
+    let mut model = 0;
     publish(&folder, &mut model, 100);
     run(&folder, Rebuild::Snapshot);
     let schedule = folder.journal("out.schedule");

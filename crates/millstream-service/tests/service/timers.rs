@@ -72,9 +72,10 @@ fn payments(
         .component(desk)
         .input::<dyn Orders>(&folder.journal("orders"))?
         .one_off("expire", Payments::expire);
-    match snapshots {
-        true => setup.snapshots(1).start(settings),
-        false => setup.start(settings),
+    if snapshots {
+        setup.snapshots(1).start(settings)
+    } else {
+        setup.start(settings)
     }
 }
 

@@ -13,7 +13,8 @@ type Tested = Trial<Desk<Publisher<dyn Replies, Recorder>>>;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn trial() -> (Tested, Recorder) {
-    let (recorder, clock) = (Recorder::default(), Clock::of_test());
+    let recorder = Recorder::default();
+    let clock = Clock::of_test();
     let replies = Publisher::<dyn Replies, _>::new(recorder.clone()).unwrap();
     let desk = Desk::new(replies, clock.clone());
     let trial = Trial::new(desk, clock).every(SECOND, |desk, at| {

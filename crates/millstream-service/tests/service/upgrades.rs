@@ -465,9 +465,10 @@ fn a_component_publishes_in_its_calls_only() {
             1,
             1,
             move |_| {
-                let error = match thread {
-                    true => std::thread::scope(|scope| scope.spawn(|| other.b(1)).join().unwrap()),
-                    false => other.b(1),
+                let error = if thread {
+                    std::thread::scope(|scope| scope.spawn(|| other.b(1)).join().unwrap())
+                } else {
+                    other.b(1)
                 };
                 assert!(error.is_err());
                 Ok(Vec::new())

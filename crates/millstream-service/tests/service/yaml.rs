@@ -10,15 +10,14 @@ use millstream_wire::{Call, Cause, Interface, Publisher, Recorder, Schema};
 use crate::desk::{Desk, Orders, Replies};
 
 fn schemas() -> (Vec<Schema>, Vec<Schema>) {
-    let (orders, replies) = (
-        <dyn Orders as Interface>::schema(),
-        <dyn Replies as Interface>::schema(),
-    );
+    let orders = <dyn Orders as Interface>::schema();
+    let replies = <dyn Replies as Interface>::schema();
     (vec![orders.unwrap()], vec![replies.unwrap()])
 }
 
 fn run(setup: &[Call], input: &[Call]) -> Result<Vec<Call>, Cause> {
-    let (recorder, clock) = (Recorder::default(), Clock::of_test());
+    let recorder = Recorder::default();
+    let clock = Clock::of_test();
     let replies = Publisher::<dyn Replies, _>::new(recorder.clone())?;
     let mut desk = Desk::new(replies, clock.clone());
     let mut call = |call: &Call| make::<dyn Orders, _>(&mut desk, &clock, call);

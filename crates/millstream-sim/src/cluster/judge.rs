@@ -68,7 +68,8 @@ impl Judge {
 
     /// A run has begun: each process has what was decided, no more and no less.
     pub(super) fn check(&self, process: usize, disk: &Disk) -> Result<(), Broken> {
-        let (expected, found) = (self.of(process), disk.committed());
+        let expected = self.of(process);
+        let found = disk.committed();
         if expected == found {
             return Ok(());
         }

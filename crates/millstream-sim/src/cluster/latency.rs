@@ -85,7 +85,8 @@ impl Cluster {
             workers: 1,
             ..Offer::default()
         };
-        let (times, ids) = (Times::default(), Ids { run: 1, cluster: 1 });
+        let times = Times::default();
+        let ids = Ids { run: 1, cluster: 1 };
         let zero = Coordinator::new(processes, offer.clone(), ids, times);
         let Ok(zero) = zero else {
             unreachable!("no state is refused")

@@ -115,11 +115,12 @@ impl World {
         let before = self.judge.last();
         self.network.cut_until_ms.clear();
         self.play_until(STORM_MS + CALM_MS)?;
-        match self.judge.last() > before {
-            true => Ok(()),
-            false => Err(broken(format!(
+        if self.judge.last() > before {
+            Ok(())
+        } else {
+            Err(broken(format!(
                 "no epoch is committed after epoch {before}, and nothing is wrong any more"
-            ))),
+            )))
         }
     }
 
@@ -230,7 +231,8 @@ impl World {
         if process == 0 {
             self.decide_what_was_written()?;
         }
-        let (offer, times) = (self.offer(process), Times::default());
+        let offer = self.offer(process);
+        let times = Times::default();
         let machine = match process {
             0 => {
                 self.ids += 2;
@@ -392,7 +394,8 @@ impl World {
     /// Both ends learn, each in its time.
     fn break_connection(&mut self, connection: Connection) {
         for direction in [Direction::ToZero, Direction::FromZero] {
-            let (random, now_ms) = (&mut self.random, self.now_ms);
+            let random = &mut self.random;
+            let now_ms = self.now_ms;
             if let Some(at_ms) = self.network.arrival(connection, direction, now_ms, random) {
                 self.at(at_ms, Happening::Loses(connection, direction));
             }
@@ -422,7 +425,8 @@ impl World {
             0 => Direction::FromZero,
             _ => Direction::ToZero,
         };
-        let (random, now_ms) = (&mut self.random, self.now_ms);
+        let random = &mut self.random;
+        let now_ms = self.now_ms;
         let Some(at_ms) = self.network.arrival(to, direction, now_ms, random) else {
             return;
         };

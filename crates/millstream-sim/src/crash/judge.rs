@@ -16,7 +16,8 @@ const RELAPSES: u64 = 3;
 
 /// Judge the disks that could be left, and let the world continue with the last of them.
 pub fn images(world: &mut World) -> Judged<()> {
-    let (machine, model) = (world.machine.clone(), world.model.clone());
+    let machine = world.machine.clone();
+    let model = world.model.clone();
     for _ in 0..IMAGES {
         let mut left = model.clone();
         world.machine = image(world, &machine, &mut left)?;

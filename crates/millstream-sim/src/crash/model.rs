@@ -95,7 +95,8 @@ impl Model {
         }
         if let Some(next) = self.in_flight.first() {
             // They were not acknowledged before: a loss of power could still take them until now.
-            let (now_ns, first) = (next.appended_ns, self.records.len() - self.orphans as usize);
+            let now_ns = next.appended_ns;
+            let first = self.records.len() - self.orphans as usize;
             for orphan in &mut self.records[first..] {
                 orphan.appended_ns = now_ns;
             }

@@ -478,7 +478,8 @@ impl World {
     pub fn options(&mut self) -> Options {
         let numbers = AtomicU64::new(self.random.next_u64());
         let random = move || Random::new(numbers.fetch_add(1, Ordering::Relaxed)).next_u64();
-        let (wall, steady) = (Arc::clone(&self.clock), Arc::clone(&self.clock));
+        let wall = Arc::clone(&self.clock);
+        let steady = Arc::clone(&self.clock);
         let host = Host::simulated(move || wall.wall_ns.load(Ordering::Relaxed), random)
             .with_monotonic(move || steady.steady_ns.load(Ordering::Relaxed))
             .with_boot(self.boot);

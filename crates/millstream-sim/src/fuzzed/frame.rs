@@ -64,16 +64,15 @@ fn model(segment: &[u8]) -> (Vec<&[u8]>, End) {
         let word = |from: usize| {
             u32::from_le_bytes(header[from..from + 4].try_into().expect("four bytes"))
         };
-        let (low, crc) = (word(0), word(4));
+        let low = word(0);
+        let crc = word(4);
         if low == 0 && crc == 0 {
             return (records, End::Open);
         }
         let time_ns = u64::from(word(8)) | u64::from(word(12)) << 32;
-        let (committed, kind, length) = (
-            low >> 31 == 1,
-            low >> 29 & 3,
-            (low & ((1 << 29) - 1)) as usize,
-        );
+        let committed = low >> 31 == 1;
+        let kind = low >> 29 & 3;
+        let length = (low & ((1 << 29) - 1)) as usize;
         let Some(body) = segment.get(at + 16..at + 16 + length) else {
             return (records, End::Wrong);
         };
@@ -175,10 +174,8 @@ fn check_recovered(
         );
         return;
     }
-    let (planned, recovered) = (
-        planned.expect("it can be read"),
-        recovered.expect("it can be recovered"),
-    );
+    let planned = planned.expect("it can be read");
+    let recovered = recovered.expect("it can be recovered");
     assert_eq!(
         recovered.next().expect("the tail is there"),
         records.len() as u64

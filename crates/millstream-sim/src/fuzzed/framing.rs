@@ -15,7 +15,9 @@ type Outcome = (Vec<Vec<u8>>, Result<(), String>);
 
 fn cut<'a>(framing: &Framing, pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
     let mut cutter = Cutter::new(framing.clone(), LIMIT);
-    let (mut frames, mut buffer, mut spans) = (Vec::new(), Vec::new(), Vec::new());
+    let mut frames = Vec::new();
+    let mut buffer = Vec::new();
+    let mut spans = Vec::new();
     let keep = |frames: &mut Vec<Vec<u8>>, buffer: &[u8], spans: &mut Vec<(u32, u32)>| {
         frames.extend(
             spans

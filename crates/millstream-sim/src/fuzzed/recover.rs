@@ -59,7 +59,8 @@ fn crashed() -> Simulated {
 
 /// Damages files as a failing disk does. Returns whether it changed anything, and whether it changed a watermark.
 fn damage(machine: &Simulated, input: &mut Unstructured<'_>) -> Result<(bool, bool)> {
-    let (mut damaged, mut marks) = (false, false);
+    let mut damaged = false;
+    let mut marks = false;
     let mut change = |name: &str, at: u64, new: &dyn Fn(u8) -> u8| {
         machine.damage(name, at, |old| {
             damaged |= new(old) != old;
@@ -71,7 +72,8 @@ fn damage(machine: &Simulated, input: &mut Unstructured<'_>) -> Result<(bool, bo
         if input.is_empty() {
             break;
         }
-        let (what, name) = (input.arbitrary::<u8>()?, *input.choose(&FILES)?);
+        let what = input.arbitrary::<u8>()?;
+        let name = *input.choose(&FILES)?;
         let at = u64::from(input.arbitrary::<u16>()?);
         let sector = at / SECTOR * SECTOR;
         match what % 4 {

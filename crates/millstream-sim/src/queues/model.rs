@@ -114,7 +114,8 @@ impl Model {
         if state.ready.is_empty() || state.waiters.is_empty() {
             return;
         }
-        let (number, waiter) = (state.ready.pop_front(), state.waiters.pop_front());
+        let number = state.ready.pop_front();
+        let waiter = state.waiters.pop_front();
         if let (Some(number), Some((client, key, _))) = (number, waiter) {
             self.value(client, queue, &key, number);
         }
@@ -122,9 +123,8 @@ impl Model {
 
     /// A request for an item, or the end of one; `options` as they follow the name.
     pub fn get(&mut self, client: u8, queue: &'static str, options: &str, now_ms: u64) -> String {
-        let (key, has) = (format!("{queue}{options}"), |option| {
-            options.contains(option)
-        });
+        let key = format!("{queue}{options}");
+        let has = |option| options.contains(option);
         let request = format!("get {key}\r\n");
         if has("/close") || has("/abort") {
             if let Some(number) = self.open.remove(&(client, queue)) {
@@ -210,10 +210,8 @@ impl Model {
         for ((_, queue), number) in std::mem::take(&mut self.open) {
             self.queue(queue).put_back(number);
         }
-        let (came, left) = (
-            std::mem::take(&mut self.came),
-            std::mem::take(&mut self.left),
-        );
+        let came = std::mem::take(&mut self.came);
+        let left = std::mem::take(&mut self.left);
         self.expected.clear();
         for queue in QUEUES {
             let of = |all: &[(&str, Number)]| -> BTreeSet<Number> {
@@ -222,7 +220,8 @@ impl Model {
                     .map(|(_, number)| *number)
                     .collect()
             };
-            let (came, left) = (of(&came), of(&left));
+            let came = of(&came);
+            let left = of(&left);
             let found = found.get(queue).map_or(&[][..], Vec::as_slice);
             let state = self.queues.entry(queue).or_default();
             state.waiters.clear();
@@ -250,7 +249,9 @@ impl QueueModel {
         for number in &self.ready {
             let unsure = never || came.contains(number) || power && self.unsure.contains(number);
             if !unsure && found.binary_search(number).is_err() {
-                let (count, first, last) = (found.len(), found.first(), found.last());
+                let count = found.len();
+                let first = found.first();
+                let last = found.last();
                 let what = format!(
                     "{queue} has lost item {number}, and has {count}: {first:?} to {last:?}"
                 );

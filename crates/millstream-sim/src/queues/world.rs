@@ -264,9 +264,10 @@ impl World {
                 return Ok(());
             }
             let failed = self.has_failed();
-            let holds = match failed {
-                true => is_honest(&got, &expected),
-                false => got == expected,
+            let holds = if failed {
+                is_honest(&got, &expected)
+            } else {
+                got == expected
             };
             if !holds {
                 let promise = if failed { 5 } else { 8 };
@@ -348,7 +349,8 @@ impl World {
 
     /// Judge the disks that could be left, and let the world continue with the last of them.
     fn judge_images(&mut self) -> Judged<()> {
-        let (machine, model) = (self.machine.clone(), self.model.clone());
+        let machine = self.machine.clone();
+        let model = self.model.clone();
         for _ in 0..IMAGES {
             self.model = model.clone();
             self.machine = self.after_power_loss(&machine);
@@ -385,7 +387,8 @@ impl World {
     fn options(&mut self) -> Options {
         let numbers = AtomicU64::new(self.random.next_u64());
         let random = move || Random::new(numbers.fetch_add(1, Ordering::Relaxed)).next_u64();
-        let (wall, steady) = (Arc::clone(&self.clock_ns), Arc::clone(&self.clock_ns));
+        let wall = Arc::clone(&self.clock_ns);
+        let steady = Arc::clone(&self.clock_ns);
         let host = Host::simulated(move || wall.load(Ordering::Relaxed), random)
             .with_monotonic(move || steady.load(Ordering::Relaxed))
             .with_boot(self.boot);

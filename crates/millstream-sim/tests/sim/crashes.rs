@@ -14,7 +14,9 @@ const PATIENCE: u64 = 2_000;
 
 #[test]
 fn no_world_breaks_a_promise() {
-    let (mut kills, mut images, mut relapses) = (0, 0, 0);
+    let mut kills = 0;
+    let mut images = 0;
+    let mut relapses = 0;
     for seed in 1..=150 {
         let tally = world(seed, Kind::Sound);
         assert_eq!(

@@ -41,7 +41,8 @@ enum Wall {
 
 fn options(clock: &Arc<AtomicU64>, wall: Wall, boot: u128) -> Options {
     let begun_ns = clock.load(Ordering::Relaxed);
-    let (steady, clock) = (Arc::clone(clock), Arc::clone(clock));
+    let steady = Arc::clone(clock);
+    let clock = Arc::clone(clock);
     let wall_ns = move || match wall {
         Wall::Moves => clock.load(Ordering::Relaxed),
         Wall::Stands => begun_ns,
@@ -57,7 +58,8 @@ fn options(clock: &Arc<AtomicU64>, wall: Wall, boot: u128) -> Options {
 
 impl World {
     fn new(seed: u64, wall: Wall) -> Arc<Self> {
-        let (machine, clock) = (Simulated::new(), Arc::new(AtomicU64::new(1 << 60)));
+        let machine = Simulated::new();
+        let clock = Arc::new(AtomicU64::new(1 << 60));
         let writers = [(); 2].map(|()| {
             let journal = Journal::open_in(machine.process(), options(&clock, wall, 1)).unwrap();
             journal.writer().unwrap()
@@ -128,10 +130,8 @@ impl World {
         let after = self.machine.lose_power(&mut random);
         let journal =
             Journal::open_in(after.process(), options(&self.clock, Wall::Moves, 2)).unwrap();
-        let (found, promised) = (
-            journal.next().unwrap(),
-            self.promised.load(Ordering::Relaxed),
-        );
+        let found = journal.next().unwrap();
+        let promised = self.promised.load(Ordering::Relaxed);
         if found < promised {
             let mut broken = self.broken.lock().unwrap();
             broken.get_or_insert(format!(

@@ -119,11 +119,12 @@ fn float(tree: &Tree, name: &str) -> Result<f64> {
 fn f32(tree: &Tree) -> Result<f32> {
     let wide = float(tree, "f32")?;
     let narrow = wide as f32;
-    match narrow.is_infinite() && wide.is_finite() {
-        true => Err(WireError::json(format_args!(
+    if narrow.is_infinite() && wide.is_finite() {
+        Err(WireError::json(format_args!(
             "{tree} is out of range for f32"
-        ))),
-        false => Ok(narrow),
+        )))
+    } else {
+        Ok(narrow)
     }
 }
 
@@ -181,7 +182,9 @@ fn named(tree: &Tree, definition: &Definition, schema: &Schema) -> Result<Value>
         .find(|variant| variant.name == *name || variant.aliases.contains(name));
     let Some(variant) = found else {
         let known: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
-        let (of, known, name) = (&definition.name, known.join(", "), Tree::Text(name.clone()));
+        let of = &definition.name;
+        let known = known.join(", ");
+        let name = Tree::Text(name.clone());
         return Err(WireError::json(format_args!(
             "{of} is one of {known}, not {name}"
         )));

@@ -82,7 +82,8 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(Tree::List(list))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
-        let (mut pairs, mut seen) = (Vec::new(), HashSet::new());
+        let mut pairs = Vec::new();
+        let mut seen = HashSet::new();
         while let Some((key, value)) = entries.next_entry::<String, Tree>()? {
             if !seen.insert(key.clone()) {
                 return Err(A::Error::custom(format_args!(

@@ -67,7 +67,8 @@ fn second() -> Schema {
 }
 
 fn adapt(text: &str) -> Result<String, String> {
-    let (old, new) = (first(), second());
+    let old = first();
+    let new = second();
     let mut adapter = Adapter::new(&old, &new).unwrap();
     let bytes = Call::from_text(text, &old)
         .unwrap()

@@ -211,7 +211,8 @@ fn arguments_are_passed_as_the_method_takes_them() {
         .many("out", &legs, b"\x01", Side::Cross(2, 'c'), None)
         .unwrap();
     trading.nothing();
-    let (mut direct, mut dispatched) = (Notes::default(), Notes::default());
+    let mut direct = Notes::default();
+    let mut dispatched = Notes::default();
     direct
         .many("out", &legs, b"\x01", Side::Cross(2, 'c'), None)
         .unwrap();
@@ -335,9 +336,10 @@ impl Transport for Limited {
     ) -> Result<(), Cause> {
         self.left = self.left.checked_sub(1).ok_or("the disk is full")?;
         let packed = millstream_wire::pack(size_max, write)?;
-        match packed.len() <= self.longest {
-            true => Ok(()),
-            false => Err(Refused(format!("{} bytes", packed.len()).into()).into()),
+        if packed.len() <= self.longest {
+            Ok(())
+        } else {
+            Err(Refused(format!("{} bytes", packed.len()).into()).into())
         }
     }
 }

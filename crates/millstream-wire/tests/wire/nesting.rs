@@ -65,7 +65,8 @@ fn trees(depth: usize) -> [Node; 3] {
         };
     }
     // Two levels for each node: the list, or the enum, and the node within.
-    let (mut by_list, mut by_enum) = (leaf(), leaf());
+    let mut by_list = leaf();
+    let mut by_enum = leaf();
     for _ in 0..(depth - 2) / 2 {
         by_list = Node {
             more: vec![by_list],

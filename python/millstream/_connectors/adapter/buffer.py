@@ -72,14 +72,16 @@ class Buffer:
                 if at.ack is not None:
                     self.acks.append(at.ack)
             full = self.full = len(self.items) >= options.buffer or self.size >= options.buffer_bytes
-            idle, self.idle = self.idle, False
+            idle = self.idle
+            self.idle = False
         if idle:
             self.wake()
         return full
 
     def check_at(self, at: At[Any]) -> None:
         """Refuses a position or an acknowledgement that would be ignored, and a position that is missing."""
-        name, resume = self.options.name, self.options.resume
+        name = self.options.name
+        resume = self.options.resume
         if resume and at.position is None:
             raise WrongItem(f"{name} has resume=True, so that the position in ms.At is not None")
         if not resume and at.position is not None:
@@ -97,18 +99,23 @@ class Buffer:
     def end(self, error: BaseException | None = None) -> None:
         """Notes the end of the generator."""
         with self.lock:
-            self.ended, self.error = True, error
+            self.ended = True
+            self.error = error
             self.idle = False
         self.wake()
 
     def take(self) -> tuple[list[Any], Any, list[Callable[[], object]]]:
         """Returns the items, the position after them and their acknowledgements."""
         with self.lock:
-            items, self.items = self.items, []
+            items = self.items
+            self.items = []
             # An empty list of the generator may have an acknowledgement, too.
-            acks, self.acks = self.acks, []
-            position, self.size = self.position, 0
-            full, self.full = self.full, False
+            acks = self.acks
+            self.acks = []
+            position = self.position
+            self.size = 0
+            full = self.full
+            self.full = False
             self.idle = not items and not self.ended
         if full:
             self.make_room()
@@ -119,7 +126,8 @@ class Buffer:
         if not self.faults:
             return []
         with self.lock:
-            faults, self.faults = self.faults, []
+            faults = self.faults
+            self.faults = []
         return faults
 
 

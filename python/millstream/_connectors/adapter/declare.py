@@ -221,7 +221,8 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
 
     def _add_to_flow(self, name: str, add: Callable[[AnySource[T_co]], Stream[T_co]]) -> Stream[T_co]:
         """Adds this source to a flow, as ``Flow.source`` does; ``add`` adds it to the engine's."""
-        source, options = self._for_flow(), self._options
+        source = self._for_flow()
+        options = self._options
         stream = add(recorded(source, options.keep) if options.durable else source)
         return stream if options.dedupe is None else deduplicated(stream, name, options.dedupe)
 
@@ -275,7 +276,8 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
 
     def _end(self) -> None:
         """The run has made its last commit."""
-        readers, self._notified = self._notified or {}, None
+        readers = self._notified or {}
+        self._notified = None
         self._close(readers.values())
 
     def _close(self, readers: Collection[Reader]) -> None:

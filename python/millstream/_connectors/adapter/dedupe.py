@@ -79,7 +79,9 @@ class Seen:
         self.times: OrderedDict[Hashable, float] = OrderedDict()
 
     def on_batch(self, _: int, items: list[Any], ctx: KeyContext) -> list[Any]:
-        now, times, key = ctx.now, self.times, self.key
+        now = ctx.now
+        times = self.times
+        key = self.key
         if self.within is not None:
             while times and next(iter(times.values())) <= now - self.within:
                 times.popitem(last=False)

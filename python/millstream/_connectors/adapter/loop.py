@@ -26,7 +26,8 @@ def event_loop() -> asyncio.AbstractEventLoop:
 def _forget() -> None:
     """A forked process has no thread that runs the loop."""
     global _lock, _loop
-    _lock, _loop = threading.Lock(), None
+    _lock = threading.Lock()
+    _loop = None
 
 
 os.register_at_fork(after_in_child=_forget)

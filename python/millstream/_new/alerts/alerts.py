@@ -22,7 +22,8 @@ LATENESS = 2
 
 def check(reading: dict[str, Any]) -> dict[str, Any]:
     """Returns the reading with a time and a number in it; raises if it has none."""
-    time, celsius = datetime.fromisoformat(reading["time"]), float(reading["celsius"])
+    time = datetime.fromisoformat(reading["time"])
+    celsius = float(reading["celsius"])
     return {"sensor": str(reading["sensor"]), "time": time, "celsius": celsius}
 
 

@@ -40,7 +40,8 @@ impl Committer {
         letters: &dyn Letters,
         (refused, token): (Vec<Refused>, Token),
     ) -> Result<(), FlowError> {
-        let (epoch, worker) = (self.commit.epoch, self.control.load.local().start);
+        let epoch = self.commit.epoch;
+        let worker = self.control.load.local().start;
         let name = &self.nodes[node].name;
         let called = in_step(name);
         let write = || {
@@ -63,9 +64,10 @@ impl Committer {
         }
         self.store.commit(Vec::new(), &next)?;
         self.commit = next;
-        match self.await_replica(epoch)? {
-            true => self.sinks.commit(&self.nodes, &self.commit),
-            false => Ok(()),
+        if self.await_replica(epoch)? {
+            self.sinks.commit(&self.nodes, &self.commit)
+        } else {
+            Ok(())
         }
     }
 }

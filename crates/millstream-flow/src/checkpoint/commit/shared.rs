@@ -188,10 +188,7 @@ impl Committer {
         if let Some(shared) = &self.shared {
             shared.member.committed(epoch);
         }
-        match is_own {
-            true => self.notify(pending),
-            false => Ok(()),
-        }
+        if is_own { self.notify(pending) } else { Ok(()) }
     }
 
     /// Another process: appends the commit record of an epoch that process 0 has committed.

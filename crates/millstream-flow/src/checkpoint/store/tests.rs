@@ -106,13 +106,11 @@ fn complete_states_are_not_rewritten() {
     let mut store = Store::open(dir.path(), false).expect("it opens");
     for epoch in 1..100 {
         let records = written("all", 0..20_000, epoch as u8, true);
-        let (count, commit) = (
-            records.len() as u64,
-            Commit {
-                epoch,
-                ..Commit::default()
-            },
-        );
+        let count = records.len() as u64;
+        let commit = Commit {
+            epoch,
+            ..Commit::default()
+        };
         let before = store.saved.journal.next().expect("it tells");
         store.commit(records, &commit).expect("it appends");
         let after = store.saved.journal.next().expect("it tells");
@@ -172,7 +170,8 @@ fn states_of_any_length_are_read_as_they_were_written() {
         let mut changes = Changes::new("step", Shards::default());
         let keys: BTreeSet<usize> = (0..=random.below(3)).map(|_| random.below(6)).collect();
         for key in keys {
-            let (shard, key) = (key % 3, vec![key as u8]);
+            let shard = key % 3;
+            let key = vec![key as u8];
             let state = state_of(lengths[random.below(lengths.len())], epoch);
             match (random.below(5), model.get_mut(&key)) {
                 (0, _) => {
@@ -319,9 +318,10 @@ fn what_is_prepared_in_fragments_is_kept_or_dropped_completely() {
         let opened = Opened::open(dir.path(), false).expect("it opens");
         assert_eq!(opened.commit(), Some(&commit(1)));
         assert_eq!(opened.prepared(), Some(&commit(2)));
-        let store = match keeps {
-            true => opened.keep(),
-            false => opened.truncate(),
+        let store = if keeps {
+            opened.keep()
+        } else {
+            opened.truncate()
         };
         let store = store.expect("it is decided");
         let epoch = if keeps { 2 } else { 1 };

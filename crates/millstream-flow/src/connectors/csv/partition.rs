@@ -49,7 +49,8 @@ struct Parsing {
 
 impl Parsing {
     fn open(from: u64, about: Arc<CsvPath>, max_record_bytes: usize) -> Result<Self, Cause> {
-        let (path, dialect) = (&about.path, about.dialect);
+        let path = &about.path;
+        let dialect = about.dialect;
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
@@ -130,14 +131,13 @@ impl Parsing {
         }
         let mut is_over = false;
         loop {
-            let input = match is_over {
-                true => &b"\n"[..],
-                false => &self.buffer[self.at..],
+            let input = if is_over {
+                &b"\n"[..]
+            } else {
+                &self.buffer[self.at..]
             };
-            let (fields, ends) = (
-                &mut self.fields[self.used.0..],
-                &mut self.ends[self.used.1..],
-            );
+            let fields = &mut self.fields[self.used.0..];
+            let ends = &mut self.ends[self.used.1..];
             let (result, read, bytes, count) = self.reader.read_record(input, fields, ends);
             self.used = (self.used.0 + bytes, self.used.1 + count);
             if !is_over {
@@ -263,12 +263,11 @@ impl Partition<Rows> for CsvPartition {
             self.position = self.parsing.offset;
         }
         self.parsing.keep(&mut batch.raw);
-        match batch.rows.is_empty() {
-            true => {
-                self.position = self.parsing.offset;
-                Ok(Next::End)
-            }
-            false => Ok(Next::Batch),
+        if batch.rows.is_empty() {
+            self.position = self.parsing.offset;
+            Ok(Next::End)
+        } else {
+            Ok(Next::Batch)
         }
     }
     fn lag(&self) -> Option<Lag> {

@@ -152,12 +152,13 @@ impl WriteByKey {
     /// The layout in the directory of this process.
     fn own_layout(&self) -> Arc<Layout> {
         let dir = self.own.get();
-        match dir == self.layout.dir {
-            true => Arc::clone(&self.layout),
-            false => Arc::new(Layout {
+        if dir == self.layout.dir {
+            Arc::clone(&self.layout)
+        } else {
+            Arc::new(Layout {
                 dir,
                 ..(*self.layout).clone()
-            }),
+            })
         }
     }
 }
@@ -390,9 +391,10 @@ impl Files {
             return Ok(());
         }
         self.index.append(&lines)?;
-        match self.is_exact {
-            true => self.index.sync(),
-            false => Ok(()),
+        if self.is_exact {
+            self.index.sync()
+        } else {
+            Ok(())
         }
     }
 
@@ -507,9 +509,10 @@ impl Log for Files {
             }
         }
         batch.clear();
-        match self.held_bytes > BUFFERED_BYTES {
-            true => self.write_out(),
-            false => Ok(()),
+        if self.held_bytes > BUFFERED_BYTES {
+            self.write_out()
+        } else {
+            Ok(())
         }
     }
     fn flush(&mut self) -> Result<u64, Cause> {

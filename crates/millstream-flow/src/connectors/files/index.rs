@@ -208,7 +208,8 @@ fn read(path: &Path, bytes: &[u8], listed: &mut Listed) -> Result<(), Cause> {
         let mut members = line.splitn(3, ' ');
         let read = (|| {
             let length = members.next()?.parse().ok()?;
-            let (check, name) = (members.next()?, members.next()?);
+            let check = members.next()?;
+            let name = members.next()?;
             // A damaged index must not name a path outside of the directory.
             let inside = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
             inside.then(|| (name.to_owned(), (check.to_owned(), length)))

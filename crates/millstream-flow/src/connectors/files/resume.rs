@@ -70,9 +70,10 @@ pub(crate) fn row_after(
         .read_to_end(&mut before)
         .map_err(named)?;
     // A row may end with a carriage return alone, and a byte order mark is not part of a row.
-    match before.ends_with(b"\r") || (from == 0 && before == MARK) {
-        true => Ok(position),
-        false => line_after(path, compression, position),
+    if before.ends_with(b"\r") || (from == 0 && before == MARK) {
+        Ok(position)
+    } else {
+        line_after(path, compression, position)
     }
 }
 
@@ -83,14 +84,15 @@ fn check_length(path: &Path, compression: Compression, position: u64) -> Result<
         return Ok(false);
     };
     let is_compressed = compression.of(path) != Compression::Uncompressed;
-    match !is_compressed && about.is_file() && about.len() < position {
-        false => Ok(true),
-        true => Err(format!(
+    if !is_compressed && about.is_file() && about.len() < position {
+        Err(format!(
             "{}: it has {} bytes, fewer than the {position} that were read; put it back, or drop the state of the \
              source ({DROP_STATE}) to start again",
             path.display(),
             about.len()
         )
-        .into()),
+        .into())
+    } else {
+        Ok(true)
     }
 }

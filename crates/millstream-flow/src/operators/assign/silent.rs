@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_partition_without_an_item_is_named_once_after_a_minute() {
         let mut silent = Silent::default();
-        let (one, both) = ([(0, "t/0")], [(0, "t/0"), (3, "t/3")]);
+        let one = [(0, "t/0")];
+        let both = [(0, "t/0"), (3, "t/3")];
         assert!(silent.due(&one, 5).is_empty());
         assert!(silent.due(&both, 4 + SILENT_NS).is_empty());
         assert_eq!(silent.due(&both, 5 + SILENT_NS), ["t/0"]);

@@ -111,7 +111,9 @@ where
         let repeated = std::mem::take(&mut self.repeated);
         for (key, value) in repeated.into_iter().chain(items) {
             self.emit(self.calls.concurrency - 1, output, cx)?;
-            let (f, item, calls) = (Arc::clone(&self.f), value.clone(), Arc::clone(&self.calls));
+            let f = Arc::clone(&self.f);
+            let item = value.clone();
+            let calls = Arc::clone(&self.calls);
             let call = self
                 .replies
                 .start(self.next, async move { answer(&*f, item, &calls).await });
@@ -272,7 +274,8 @@ where
     Fut: Future<Output = Result<U, E>> + Send,
     E: Into<Cause>,
 {
-    let (mut left, mut pause) = (calls.retries, calls.retry_pause);
+    let mut left = calls.retries;
+    let mut pause = calls.retry_pause;
     loop {
         let call = f(item.clone());
         let outcome = match calls.timeout {

@@ -347,9 +347,10 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
         until: Moment,
         _: &mut impl Outputs<K, T, T>,
     ) -> Result<(), Cause> {
-        let reached = match self.timed {
-            true => until.event,
-            false => until.processing,
+        let reached = if self.timed {
+            until.event
+        } else {
+            until.processing
         };
         if seen.expires <= reached {
             seen.clear();
@@ -366,7 +367,8 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
     ) -> Result<(), Cause> {
         if self.how.rows == Rows::Final {
             for value in seen.rows() {
-                let (time, watermark) = (at.event, at.event);
+                let time = at.event;
+                let watermark = at.event;
                 out.result(
                     key,
                     Timed {
@@ -382,15 +384,16 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
     }
 
     fn next(&self, seen: &KeyValues<T>) -> Moment {
-        match self.timed {
-            true => Moment {
+        if self.timed {
+            Moment {
                 event: seen.expires,
                 ..Moment::NEVER
-            },
-            false => Moment {
+            }
+        } else {
+            Moment {
                 processing: seen.expires,
                 ..Moment::NEVER
-            },
+            }
         }
     }
 
@@ -543,9 +546,11 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     ) -> Outcome<K, O::Row, O::Row> {
         self.derive(row::<O::Row>);
         let (first, rest) = others.rows(self);
-        let (called, merged) = (name.to_owned(), first.merge(&rest));
+        let called = name.to_owned();
+        let merged = first.merge(&rest);
         let (results, late) = merged.keep_timed(("join_all", true), name, move || {
-            let (timed, types) = (true, std::marker::PhantomData);
+            let timed = true;
+            let types = std::marker::PhantomData;
             let logic = AllLogic::<O::Row> { how, timed, types };
             let ordered = InTurn::by_time(logic, O::Row::clone, |row| row.stream() as i64);
             KeyedStep::new(&called, true, ordered)

@@ -31,10 +31,12 @@ impl<L, R> JoinStateCodec<L, R> {
 
     fn load_waiting(&self, from: &mut &[u8]) -> Result<Timed<Side<L, R>>, Cause> {
         pack::take_members(4, from)?;
-        let (time, watermark) = (pack::take_integer(from)?, pack::take_integer(from)?);
-        let value = match pack::take_flag(from)? {
-            true => Side::Left(self.left.load(from)?),
-            false => Side::Right(self.right.load(from)?),
+        let time = pack::take_integer(from)?;
+        let watermark = pack::take_integer(from)?;
+        let value = if pack::take_flag(from)? {
+            Side::Left(self.left.load(from)?)
+        } else {
+            Side::Right(self.right.load(from)?)
         };
         Ok(Timed {
             time,
@@ -111,7 +113,8 @@ fn save_retained<T>(codec: &Codec<T>, item: &Retained<T>, out: &mut Vec<u8>) -> 
 
 fn load_retained<T>(codec: &Codec<T>, from: &mut &[u8]) -> Result<Retained<T>, Cause> {
     pack::take_members(3, from)?;
-    let (time, alone) = (pack::take_integer(from)?, pack::take_flag(from)?);
+    let time = pack::take_integer(from)?;
+    let alone = pack::take_flag(from)?;
     Ok(Retained::new(time, alone, codec.load(from)?))
 }
 

@@ -15,10 +15,8 @@ pub(super) fn both_sides<K: Key, L: Data, R: Data>(
 ) -> KeyedStream<K, Timed<Side<L, R>>> {
     left.derive(side::<L, R>);
     left.derive(option_pair::<L, R>);
-    let (left, right) = (
-        left.map(|item| item.map(Side::Left)),
-        right.map(|item| item.map(Side::Right)),
-    );
+    let left = left.map(|item| item.map(Side::Left));
+    let right = right.map(|item| item.map(Side::Right));
     left.merge(&[right])
 }
 

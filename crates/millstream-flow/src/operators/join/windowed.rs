@@ -168,7 +168,8 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
         let types = std::marker::PhantomData;
         let Outcome { results, late } = both.window(name, window).aggregate(PairUp { how, types });
         let results = results.flat_map(|pairs: Timed<Vec<_>>| {
-            let (time, watermark) = (pairs.time, pairs.watermark);
+            let time = pairs.time;
+            let watermark = pairs.watermark;
             let pairs = pairs.value.into_iter();
             pairs.map(move |value| Timed {
                 time,

@@ -367,9 +367,12 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
             Vec::new(),
             |acc: &mut Vec<V>, value| acc.push(value),
             |acc, later: &Vec<V>| acc.extend_from_slice(later),
-            |acc, early| match early {
-                true => acc.clone(),
-                false => std::mem::take(acc),
+            |acc, early| {
+                if early {
+                    acc.clone()
+                } else {
+                    std::mem::take(acc)
+                }
             },
         );
         self.aggregate(Plain {

@@ -155,7 +155,8 @@ impl<A> Panes<A> {
         self.next_end = pack::take_integer(from)?;
         for _ in 0..pack::take_list(from)? {
             pack::take_members(5, from)?;
-            let (start, first_end) = (pack::take_integer(from)?, pack::take_integer(from)?);
+            let start = pack::take_integer(from)?;
+            let first_end = pack::take_integer(from)?;
             let items = pack::take_count(from)?;
             let place = self.place(start, first_end);
             if pack::take_flag(from)? {
@@ -273,7 +274,8 @@ impl Grid {
         (aggregate, key, copy): (&mut G, &K, Copier<G::In>),
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        let (time, next_end) = (item.time, held.next_end);
+        let time = item.time;
+        let next_end = held.next_end;
         let place = match held.panes.last() {
             // The last pane, if it is of this span of time and has no late items, and the item is not late for
             // any window.
@@ -452,13 +454,12 @@ impl Grid {
                 ..Shared::default()
             })
         });
-        let made = match bounds.start < shared.late_before {
-            true => merged(held, bounds, aggregate),
-            false => {
-                let numbers = self.number(bounds.start)..self.number(bounds.end);
-                let leaves = Numbered { grid: self, held };
-                shared.parts.merged(numbers, &leaves, aggregate)
-            }
+        let made = if bounds.start < shared.late_before {
+            merged(held, bounds, aggregate)
+        } else {
+            let numbers = self.number(bounds.start)..self.number(bounds.end);
+            let leaves = Numbered { grid: self, held };
+            shared.parts.merged(numbers, &leaves, aggregate)
         };
         held.shared = Some(shared);
         made

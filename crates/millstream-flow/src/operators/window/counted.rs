@@ -21,7 +21,8 @@ impl Size {
         (aggregate, key): (&mut G, &K),
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        let (time, stamp) = (item.time, item.times());
+        let time = item.time;
+        let stamp = item.times();
         if held.is_empty() {
             held.insert(0, Group::new(time, time, aggregate.initial()?));
         }
@@ -62,7 +63,8 @@ impl Size {
     ) -> Result<(), G::Error> {
         match held.remove(0) {
             Some(group) => {
-                let (bounds, moment) = (bounds(&group, false), (group.last, watermark));
+                let bounds = bounds(&group, false);
+                let moment = (group.last, watermark);
                 group::close(group, bounds, moment, (aggregate, key), out)
             }
             None => Ok(()),

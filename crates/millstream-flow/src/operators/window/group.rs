@@ -50,7 +50,8 @@ impl<A> Group<A> {
 
     fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
         pack::take_members(4, from)?;
-        let (first, last) = (pack::take_integer(from)?, pack::take_integer(from)?);
+        let first = pack::take_integer(from)?;
+        let last = pack::take_integer(from)?;
         let items = pack::take_count(from)?;
         Ok(Group {
             items,

@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn is_a_queue() {
         for way in 0..5_usize.pow(6) {
-            let (mut line, mut model) = (InlineQueue::default(), VecDeque::new());
+            let mut line = InlineQueue::default();
+            let mut model = VecDeque::new();
             for step in 0..6 {
                 match way / 5_usize.pow(step) % 5 {
                     4 => assert_eq!(line.pop_first(), model.pop_front()),

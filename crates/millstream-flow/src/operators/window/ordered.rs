@@ -38,14 +38,14 @@ impl<G: Aggregate> InOrder<G> {
         // The sort is stable: items of one time keep their order of arrival.
         let all = acc.0.change();
         all.sort_by_key(|(time, _)| *time);
-        let items = match early {
-            false => std::mem::take(all),
-            true => {
-                let items = all.iter();
-                items.map(|(time, v)| (*time, (self.copy)(v))).collect()
-            }
+        let items = if early {
+            let items = all.iter();
+            items.map(|(time, v)| (*time, (self.copy)(v))).collect()
+        } else {
+            std::mem::take(all)
         };
-        let (mut acc, mut added) = (self.inner.initial()?, 0);
+        let mut acc = self.inner.initial()?;
+        let mut added = 0;
         for (time, value) in items {
             let item = Timed {
                 time,

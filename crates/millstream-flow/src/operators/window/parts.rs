@@ -80,14 +80,13 @@ impl<A> Parts<A> {
             .get(place)
             .is_some_and(|level| level.contains_key(&number))
         {
-            let made = match leaves.has_any(number << level..(number + 1) << level) {
-                true => {
-                    let mut whole = aggregate.initial()?;
-                    self.add(above, number * 2, &mut whole, leaves, aggregate)?;
-                    self.add(above, number * 2 + 1, &mut whole, leaves, aggregate)?;
-                    Some(whole)
-                }
-                false => None,
+            let made = if leaves.has_any(number << level..(number + 1) << level) {
+                let mut whole = aggregate.initial()?;
+                self.add(above, number * 2, &mut whole, leaves, aggregate)?;
+                self.add(above, number * 2 + 1, &mut whole, leaves, aggregate)?;
+                Some(whole)
+            } else {
+                None
             };
             if self.levels.len() <= place {
                 self.levels.resize_with(place + 1, BTreeMap::new);
@@ -177,7 +176,8 @@ mod tests {
         for (of, twice) in [(1, 1000), (1, 3), (7, 14), (250, 1)] {
             let leaves = Multiples::new(of, twice);
             for length in [1, 2, 3, 16, 100] {
-                let (mut parts, mut aggregate) = (Parts::default(), Panes(0));
+                let mut parts = Parts::default();
+                let mut aggregate = Panes(0);
                 for start in -200..100 {
                     let merged = parts.merged(start..start + length, &leaves, &mut aggregate);
                     let expected = leaves.expected(start..start + length);

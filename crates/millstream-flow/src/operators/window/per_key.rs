@@ -116,16 +116,14 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
         own.forgotten = false;
         self.close(key, own, (own.watermark, at.processing), out)?;
         let reached = item.time.saturating_sub(self.how.lateness);
-        let (item, at) = (
-            Timed {
-                watermark: own.watermark,
-                ..item
-            },
-            Moment {
-                event: own.watermark,
-                ..at
-            },
-        );
+        let item = Timed {
+            watermark: own.watermark,
+            ..item
+        };
+        let at = Moment {
+            event: own.watermark,
+            ..at
+        };
         let added = self.inner.on_item(key, &mut own.windows, item, at, out);
         // Time advances with an item on which a function has failed, too.
         own.watermark = own.watermark.max(reached);

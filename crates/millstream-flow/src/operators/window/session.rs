@@ -48,7 +48,8 @@ impl SessionRule {
             out.late(key, item);
             return Ok(());
         }
-        let (time, stamp) = (item.time, item.times());
+        let time = item.time;
+        let stamp = item.times();
         let behind = held.iter().rev();
         let place = held.len() - behind.take_while(|s| s.first > time).count();
         let reaches = |session: &Group<G::Acc>| {
@@ -60,7 +61,8 @@ impl SessionRule {
         let after = held.get(place).is_some_and(reaches);
         let place = match (before, after) {
             (true, true) => {
-                let (left, right) = (place - 1, place);
+                let left = place - 1;
+                let right = place;
                 let mut acc = aggregate.initial()?;
                 aggregate.merge(&mut acc, &held[left].acc)?;
                 aggregate.add_timed(&mut acc, item)?;

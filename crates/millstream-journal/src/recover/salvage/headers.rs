@@ -68,9 +68,10 @@ pub(super) fn open<S: Storage>(
     bases.dedup();
     let was_begun = own.is_some();
     let (segment, from, is_sound) = Segment::salvaged(region, number);
-    let (found, segment) = match is_sound {
-        true => (first_base(&segment, from, &bases), segment),
-        false => base_and_epoch(segment, from, &bases),
+    let (found, segment) = if is_sound {
+        (first_base(&segment, from, &bases), segment)
+    } else {
+        base_and_epoch(segment, from, &bases)
     };
     if let Some(base) = found {
         if own != Some(base) {
@@ -147,7 +148,8 @@ fn base_and_epoch<R: Region>(
 
 /// The epoch of two consecutive frames, or one that has the same effect on checksums.
 fn epoch_of_frames<R: Region>(segment: &Segment<R>, from: u64, base: u64) -> Option<u64> {
-    let (mut at, mut sequence) = (from, base);
+    let mut at = from;
+    let mut sequence = base;
     for _ in 0..FEW {
         let frame = Published::at(segment, at).ok()??;
         let next = at + frame.bytes();

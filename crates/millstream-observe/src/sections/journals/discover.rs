@@ -38,9 +38,10 @@ fn search(name: &str, path: &Path, kind: JournalKind, depth: usize, places: &mut
         return;
     }
     if is_journal(path) {
-        let kind = match path.join("is-copy").exists() {
-            true => JournalKind::Copy,
-            false => kind,
+        let kind = if path.join("is-copy").exists() {
+            JournalKind::Copy
+        } else {
+            kind
         };
         places.push(Place {
             name: name.to_owned(),

@@ -46,7 +46,8 @@ fn read(
 ) -> Result<Value, Error> {
     let journal = Journal::open(path, Options::read_only())?;
     let mut reader = journal.reader()?;
-    let (first, next) = (journal.first()?, journal.next()?);
+    let first = journal.first()?;
+    let next = journal.next()?;
     match (from, time_ms) {
         // A number that is not there is the nearest one that is.
         (Some(from), _) => reader.seek(from.clamp(first, next))?,

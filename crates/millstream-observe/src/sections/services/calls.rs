@@ -38,9 +38,10 @@ impl Contents {
             let Some(record) = reader.next()? else {
                 break;
             };
-            let text = match record.body.len() > RECORD_BYTES_MAX {
-                true => None,
-                false => self.calls.read(record.sequence, record.body).ok(),
+            let text = if record.body.len() > RECORD_BYTES_MAX {
+                None
+            } else {
+                self.calls.read(record.sequence, record.body).ok()
             };
             let text = text.map_or_else(
                 || format!("{} bytes", record.body.len()),

@@ -46,9 +46,10 @@ impl Arbiter for Away {
             return Err(lost());
         }
         let record = world.record.clone();
-        match world.send() {
-            true => Ok(record.map(|(version, record)| (Version(version.to_string()), record))),
-            false => Err(lost()),
+        if world.send() {
+            Ok(record.map(|(version, record)| (Version(version.to_string()), record)))
+        } else {
+            Err(lost())
         }
     }
 
@@ -71,10 +72,7 @@ impl Arbiter for Away {
             world.record = Some((next, record.clone()));
             Version(next.to_string())
         });
-        match world.send() {
-            true => Ok(done),
-            false => Err(lost()),
-        }
+        if world.send() { Ok(done) } else { Err(lost()) }
     }
 }
 
@@ -231,7 +229,8 @@ fn a_lease_that_is_given_back_is_over_at_once() {
         Candidate::with_clock(Box::new(Away(Arc::clone(&world))), times, Box::new(now))
     };
     world.lock().unwrap().dice = 1;
-    let (mut first, mut second) = (candidate(), candidate());
+    let mut first = candidate();
+    let mut second = candidate();
     assert!(first.look().unwrap().is_none());
     assert_eq!(first.over_for(), None, "it may have vanished");
     let held = first.take(|record| record.term = 1).unwrap().unwrap();

@@ -80,12 +80,13 @@ impl Etcd {
 
     fn tls(&self) -> ArbiterTls {
         let file = |name: &str| self.folder.path().join(name);
-        match self.is_tls {
-            false => ArbiterTls::default(),
-            true => ArbiterTls {
+        if self.is_tls {
+            ArbiterTls {
                 ca: Some(file("ca.pem")),
                 certificate: Some((file("client.pem"), file("client.key"))),
-            },
+            }
+        } else {
+            ArbiterTls::default()
         }
     }
 
@@ -185,7 +186,8 @@ fn an_etcd_that_is_down_is_named_and_found_again() {
 #[test]
 fn the_next_endpoint_of_etcd_is_asked_when_one_is_down() {
     let mut etcd = Etcd::start(false);
-    let (down, up) = (free_address(), etcd.address);
+    let down = free_address();
+    let up = etcd.address;
     let connect = || etcd.connect_to(&[down, up], PLENTY);
     // Each begins at the first endpoint.
     let version = connect().replace(None, &record(1, 0)).unwrap().unwrap();
@@ -270,7 +272,8 @@ fn what_an_endpoint_of_etcd_may_have_done_is_not_asked_of_the_next_one() {
 
 #[test]
 fn endpoints_of_two_clusters_are_not_one_arbiter() {
-    let (mut one, other) = (Etcd::start(false), Etcd::start(false));
+    let mut one = Etcd::start(false);
+    let other = Etcd::start(false);
     let arbiter = one.connect_to(&[one.address, other.address], PLENTY);
     let version = arbiter.replace(None, &record(1, 0)).unwrap().unwrap();
     one.kill();

@@ -186,7 +186,8 @@ fn a_lease_of_another_program_is_left_alone() {
 #[test]
 fn a_lease_that_was_deleted_or_made_again_is_another_version() {
     let server = ApiServer::start();
-    let (arbiter, other) = (connect(&server), connect(&server));
+    let arbiter = connect(&server);
+    let other = connect(&server);
     let version = arbiter.replace(None, &record(1, 0)).unwrap();
     server.put_lease(Value::Null);
     assert_eq!(

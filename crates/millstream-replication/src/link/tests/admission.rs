@@ -70,7 +70,8 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
     std::fs::remove_dir_all(&journals.original).unwrap();
     let journal = Journal::open(&journals.original, small).unwrap();
     journal.writer().unwrap().append(b"first").unwrap();
-    let (stop, writing) = (AtomicBool::new(false), journal.clone());
+    let stop = AtomicBool::new(false);
+    let writing = journal.clone();
     let keep = Retention {
         bytes: Some(2 * (64 << 10)),
         keep_for_cursors: true,

@@ -103,7 +103,8 @@ fn relay(listener: &TcpListener, leader: SocketAddr) -> usize {
 
 /// Pass on what one side sends until it ends; returns how many bytes that was.
 fn pass(from: &Stream, to: &Stream) -> usize {
-    let (mut buffer, mut passed) = ([0; 4 << 10], 0);
+    let mut buffer = [0; 4 << 10];
+    let mut passed = 0;
     loop {
         match from.read(&mut buffer) {
             Ok(ReadOutcome::Bytes(count)) if to.write(&buffer[..count]).is_ok() => passed += count,
@@ -118,7 +119,8 @@ fn pass(from: &Stream, to: &Stream) -> usize {
 
 #[test]
 fn a_secret_alone_encrypts_and_authenticates() {
-    let (journals, right) = (journals(), "a secret of both sides");
+    let journals = journals();
+    let right = "a secret of both sides";
     let followed = with_leader(&journals, secret(right), |address| {
         follow_once(address, &journals, secret(right))
     });
@@ -127,7 +129,8 @@ fn a_secret_alone_encrypts_and_authenticates() {
 
 #[test]
 fn a_machine_in_the_middle_with_a_key_of_its_own_is_refused() {
-    let (journals, right) = (journals(), "a secret of both sides");
+    let journals = journals();
+    let right = "a secret of both sides";
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = middle.local_addr().unwrap();
     let (outcome, relayed) = with_leader(&journals, secret(right), |leader| {
@@ -148,7 +151,8 @@ fn a_machine_in_the_middle_with_a_key_of_its_own_is_refused() {
 
 #[test]
 fn the_wrong_secret_and_none_are_refused_on_either_side() {
-    let (journals, right) = (journals(), "a secret of both sides");
+    let journals = journals();
+    let right = "a secret of both sides";
     for (leader, follower, says) in [
         (secret(right), secret("another secret, as long"), "differ"),
         (secret(right), None, "asks for a secret: give the one"),

@@ -112,7 +112,8 @@ fn met(
     follower: Option<Credential>,
     cut: usize,
 ) -> Result<(Challenging, Asking, Vec<u8>), ReplicationError> {
-    let (mut up, mut down) = (Vec::new(), Vec::new());
+    let mut up = Vec::new();
+    let mut down = Vec::new();
     let calling = Calling::new(follower, &mut up);
     let challenging = listening(leader).hello(frame(&only(&up, cut)), &mut down)?;
     up.clear();
@@ -243,7 +244,8 @@ fn the_bytes_are_those_of_the_document() {
 
 #[test]
 fn messages_that_are_too_short_or_too_long_are_errors() {
-    let (body, welcome) = (encode(&follow()), encode(&welcome()));
+    let body = encode(&follow());
+    let welcome = encode(&welcome());
     for length in 0..body.len() {
         assert!(Follow::read(&body[..length]).is_err(), "{length}");
     }
@@ -259,7 +261,8 @@ fn messages_that_are_too_short_or_too_long_are_errors() {
 
 #[test]
 fn damaged_bytes_are_an_error_or_another_message() {
-    let (body, answer) = (encode(&follow()), encode(&welcome()));
+    let body = encode(&follow());
+    let answer = encode(&welcome());
     let damaged = |whole: &[u8], bit: usize| {
         let mut bytes = whole.to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);

@@ -174,7 +174,9 @@ impl Trial {
                 .into_iter()
                 .enumerate()
                 .map(|(process, (events, mut recovery))| {
-                    let (hub, controls, zero) = (&hub, &controls, &zero);
+                    let hub = &hub;
+                    let controls = &controls;
+                    let zero = &zero;
                     recovery.crash = crash.filter(|(of, _)| *of == process).map(|(_, at)| at);
                     scope.spawn(move || {
                         let process = Process {
@@ -227,9 +229,10 @@ impl Trial {
         for (process, offer) in offers.iter().enumerate() {
             let is_kept = keeps_prepared(&offers[0], process, offer);
             let expected = self.written[process].range(..=base).next_back();
-            let found = match is_kept {
-                true => offer.prepared.map(|prepared| prepared.epoch),
-                false => self.saved(process),
+            let found = if is_kept {
+                offer.prepared.map(|prepared| prepared.epoch)
+            } else {
+                self.saved(process)
             };
             // A prepared epoch that is kept may be one without the key, the first of a run.
             if !is_kept || found.is_some_and(|epoch| self.written[process].contains(&epoch)) {
@@ -404,7 +407,9 @@ impl Process<'_> {
 
     /// The worker: a key is put in each epoch with changes.
     fn steps(&self, notices: &Sender<CommitNotice>, base: u64) -> BTreeSet<u64> {
-        let (control, mut written, mut epoch) = (self.control(), BTreeSet::new(), 0);
+        let control = self.control();
+        let mut written = BTreeSet::new();
+        let mut epoch = 0;
         let mut send = |epoch: u64, last: bool| {
             let number = base + 1 + epoch;
             let mut part = EpochPart {

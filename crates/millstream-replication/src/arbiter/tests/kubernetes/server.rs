@@ -55,10 +55,12 @@ impl ApiServer {
             requests: 0,
             fixed: None,
         }));
-        let (config, shared) = (tls(folder.path()), Arc::clone(&state));
+        let config = tls(folder.path());
+        let shared = Arc::clone(&state);
         let accept = move || {
             for stream in listener.incoming() {
-                let (config, shared) = (Arc::clone(&config), Arc::clone(&shared));
+                let config = Arc::clone(&config);
+                let shared = Arc::clone(&shared);
                 let serve = move || drop(serve(stream.unwrap(), config, &shared));
                 Builder::new().spawn(serve).unwrap();
             }
@@ -136,7 +138,9 @@ fn serve(
     let tls = ServerConnection::new(config).unwrap();
     let mut stream = BufReader::new(StreamOwned::new(tls, stream));
     loop {
-        let (mut first, mut authorization, mut length) = (String::new(), String::new(), 0);
+        let mut first = String::new();
+        let mut authorization = String::new();
+        let mut length = 0;
         if stream.read_line(&mut first)? == 0 {
             return Ok(());
         }
@@ -180,9 +184,10 @@ impl State {
         if let Some(fixed) = &self.fixed {
             return fixed.clone();
         }
-        let (code, body) = match authorization == format!("Bearer {}", self.token) {
-            true => self.decide(method, path, object),
-            false => status(401, "Unauthorized", "", "", "Unauthorized"),
+        let (code, body) = if authorization == format!("Bearer {}", self.token) {
+            self.decide(method, path, object)
+        } else {
+            status(401, "Unauthorized", "", "", "Unauthorized")
         };
         (code, body.to_string())
     }

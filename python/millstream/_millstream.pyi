@@ -107,6 +107,16 @@ class Observer:
         dead_letters: str | None,
     ) -> None: ...
     def show_system(self, state: str) -> None: ...
+    def keep_in(self, path: str) -> None: ...
+    def show_down(
+        self,
+        flow: str,
+        error: str,
+        traceback: str | None,
+        since_ms: int,
+        restarted: bool,
+        kept: str | None = None,
+    ) -> None: ...
     def stop(self) -> None: ...
 
 @final

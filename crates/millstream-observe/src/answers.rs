@@ -1,11 +1,13 @@
 //! The answers of the server, each made at most once for a snapshot: a flood of requests costs no more than their
 //! bytes.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use millstream_flow::graph::Description;
 use millstream_flow::watch::Watch;
 use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest, PendingPage};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::actions;
@@ -68,6 +70,8 @@ pub(crate) struct Answers {
     /// The last restarts of the flow by its supervisor, and their number.
     restarts: Mutex<(u64, Vec<Restart>)>,
     sections: Mutex<Vec<Arc<dyn Section>>>,
+    /// The file that has the newest snapshot and the graph, for a page after this process.
+    kept_in: Mutex<Option<PathBuf>>,
     /// To the collector of traces of calls.
     #[cfg(feature = "otlp")]
     traces: Option<crate::otlp::Exporter>,
@@ -88,6 +92,7 @@ impl Answers {
             history: Mutex::default(),
             evaluator: Mutex::default(),
             sections: Mutex::default(),
+            kept_in: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
         }
     }
@@ -163,11 +168,39 @@ impl Answers {
     pub(crate) fn set(&self, shown: Shown) {
         lock(&self.history).add(&shown.all);
         let newest = Arc::new(Newest::new(shown));
+        self.keep(&newest.json);
         let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
         *lock(&self.newest) = newest;
         if let Some(events) = &*lock(&self.events) {
             events.send_replace(event.into());
         }
+    }
+
+    /// Writes each snapshot to this file from now on.
+    pub(crate) fn keep_in(&self, path: PathBuf) {
+        *lock(&self.kept_in) = Some(path);
+    }
+
+    fn keep(&self, snapshot: &Bytes) {
+        if let Some(path) = &*lock(&self.kept_in) {
+            let graph = lock(&self.graph).clone();
+            let parts: [&[u8]; 5] = [b"{\"graph\":", &graph, b",\"snapshot\":", snapshot, b"}"];
+            let unfinished = path.with_extension("new");
+            let written = std::fs::write(&unfinished, parts.concat());
+            // Without it the page of the supervisor has no figures.
+            let _ = written.and_then(|()| std::fs::rename(&unfinished, path));
+        }
+    }
+
+    /// Begins to show a run that has ended, as another process has kept it.
+    pub(crate) fn begin_kept(&self, graph: &Value) {
+        *lock(&self.watch) = None;
+        *lock(&self.graph) = graph.to_string().into();
+    }
+
+    /// The newest snapshot.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::clone(&self.newest().shown.all)
     }
 
     /// Ends the events of all clients, so that the server does not wait for them.
@@ -197,6 +230,7 @@ impl Answers {
             State::Starting if !sections.is_empty() => Page::unavailable("the process starts"),
             State::Starting => Page::unavailable("the flow starts: not every connector is open"),
             State::Ending => Page::unavailable("the flow ends"),
+            State::Failed => Page::unavailable("the flow has failed"),
         }
     }
 

@@ -78,7 +78,7 @@ pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
 pub use sections::Section;
 pub use snapshot::{
-    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Limit, Mark, PartitionSnapshot,
+    Bottleneck, Down, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Limit, Mark, PartitionSnapshot,
     ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot,
     WorkerSnapshot,
 };

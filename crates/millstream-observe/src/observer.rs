@@ -1,5 +1,6 @@
 //! The server of a flow, and the thread that samples it.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,8 @@ use millstream_flow::metrics::Report;
 use millstream_flow::watch::Watch;
 use millstream_flow::{Flow, FlowError, Options, Running};
 use millstream_http::pages::{Pages, PagesServer, pages};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::answers::Answers;
 use crate::error::ObserveError;
@@ -18,7 +21,7 @@ use crate::metrics_text::open_metrics;
 use crate::processes::{self, Shown};
 use crate::sampler::Sampler;
 use crate::sections::Section;
-use crate::snapshot::{Restart, Snapshot, State};
+use crate::snapshot::{Down, Mark, Restart, Snapshot, State};
 use crate::stacks::{StackOf, Stacks};
 use crate::user;
 
@@ -143,6 +146,8 @@ enum Subject {
     Expected(Expected),
     /// A run.
     Run(Box<Observed>),
+    /// A flow that has failed, with its last figures.
+    Down(Box<Snapshot>),
 }
 
 impl Subject {
@@ -155,6 +160,14 @@ impl Subject {
                 }
             }
             Subject::Run(run) => run.take(answers),
+            Subject::Down(last) => {
+                let mut snapshot = Snapshot {
+                    time_ms: time_ms(),
+                    ..Snapshot::clone(last)
+                };
+                answers.complete(&mut snapshot);
+                answers.set(Shown::alone(snapshot));
+            }
         }
     }
 }
@@ -167,6 +180,13 @@ struct Observed {
     stacks: Option<Stacks>,
     #[cfg(feature = "otlp")]
     traces: Option<crate::otlp::Exporter>,
+}
+
+/// What a process keeps for the page after it.
+#[derive(Deserialize)]
+struct Kept {
+    graph: Value,
+    snapshot: Snapshot,
 }
 
 /// A process without a flow.
@@ -279,6 +299,30 @@ impl Observer {
         self.answers.set_restarts(count, restarts);
     }
 
+    /// Writes each snapshot to a file from now on, for [`show_down`](Self::show_down) in another process.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn keep_in(&self, path: &Path) {
+        self.answers.keep_in(path.to_owned());
+    }
+
+    /// Shows a flow that has failed, from now on: with its last figures, which are those of this server, or those that
+    /// another process has [kept](Self::keep_in) in a file.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn show_down(&self, flow: &str, down: Down, kept: Option<&Path>) {
+        let kept = kept.and_then(|path| std::fs::read(path).ok());
+        let kept = kept.and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+        let last = match kept {
+            Some(kept) => {
+                self.answers.begin_kept(&kept.graph);
+                kept.snapshot
+            }
+            None => self.answers.snapshot(),
+        };
+        let mut subject = Subject::Down(Box::new(ended(last, flow, down)));
+        subject.take(&self.answers);
+        *lock(&self.subject) = Some(subject);
+    }
+
     /// Shows a section from now on, besides a flow or without one.
     pub fn show(&self, section: impl Section) {
         self.answers.add(Arc::new(section));
@@ -332,6 +376,32 @@ impl Observed {
         let metrics = |own: &Arc<Snapshot>| open_metrics(own).unwrap_or_default();
         answers.set(Shown::of(snapshot, &self.watch, metrics));
     }
+}
+
+/// The last snapshot of a flow that has failed: what is a rate, or of a moment, is not known any more.
+fn ended(last: Snapshot, flow: &str, down: Down) -> Snapshot {
+    let mut snapshot = Snapshot {
+        flow: flow.to_owned(),
+        state: State::Failed,
+        down: Some(down),
+        waiting: None,
+        missing: Vec::new(),
+        sources_paused: false,
+        bottleneck: None,
+        processes: Vec::new(),
+        workers: Vec::new(),
+        actions: Vec::new(),
+        ..last
+    };
+    for step in &mut snapshot.steps {
+        (step.in_rate, step.out_rate, step.ages) = (None, None, None);
+        (step.busy, step.mark) = (0.0, Mark::None);
+    }
+    snapshot
+}
+
+fn time_ms() -> u64 {
+    (WallClock::default().time_ns() / 1_000_000).max(0).unsigned_abs()
 }
 
 /// Makes a snapshot each second.

@@ -28,6 +28,9 @@ pub struct Snapshot {
     /// The processes that the start of the flow waits for, in a sentence, and their numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
+    /// Why the flow does not run: it has failed, and the other figures are its last ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down: Option<Down>,
     /// See `waiting`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<usize>,
@@ -184,6 +187,21 @@ pub struct Restart {
     pub cause: String,
 }
 
+/// How a flow has failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct Down {
+    /// The error, in one line.
+    pub error: String,
+    /// The traceback of the user's code.
+    pub traceback: Option<String>,
+    /// Since when it does not run, milliseconds since the epoch.
+    pub since_ms: u64,
+    /// Whether a supervisor starts it again.
+    pub is_restarted: bool,
+}
+
 /// What a flow is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -194,8 +212,10 @@ pub enum State {
     Starting,
     /// It reads its sources.
     Running,
-    /// It was asked to end, or has failed.
+    /// It was asked to end, or fails.
     Ending,
+    /// It has failed, and does not run.
+    Failed,
 }
 
 impl State {
@@ -206,6 +226,7 @@ impl State {
             State::Starting => "starting",
             State::Running => "running",
             State::Ending => "ending",
+            State::Failed => "failed",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use millstream_flow::error::chain;
 use millstream_observe::sections::services::{ServiceOf, Services};
-use millstream_observe::{ObserveError, Observer as Engine, Restart, StackOf, http};
+use millstream_observe::{Down, ObserveError, Observer as Engine, Restart, StackOf, http};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -53,6 +53,32 @@ impl Observer {
         let restart = |(time_ms, cause)| Restart { time_ms, cause };
         self.engine
             .show_restarts(count, restarts.into_iter().map(restart).collect());
+    }
+
+    /// Writes each snapshot to a file from now on, for the page of a supervisor.
+    fn keep_in(&self, path: PathBuf) {
+        self.engine.keep_in(&path);
+    }
+
+    /// Shows a flow that has failed since `since_ms`, milliseconds since 1970, with its last figures, which may be those
+    /// in the file `kept`.
+    #[pyo3(signature = (flow, error, traceback, since_ms, restarted, kept = None))]
+    fn show_down(
+        &self,
+        flow: &str,
+        error: String,
+        traceback: Option<String>,
+        since_ms: u64,
+        restarted: bool,
+        kept: Option<PathBuf>,
+    ) {
+        let down = Down {
+            error,
+            traceback,
+            since_ms,
+            is_restarted: restarted,
+        };
+        self.engine.show_down(flow, down, kept.as_deref());
     }
 
     /// Shows a service: its name and progress, its inputs, its output and the journal of its dead letters.

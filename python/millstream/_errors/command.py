@@ -20,6 +20,7 @@ __all__ = [
     "describe",
     "failed",
     "print_traceback",
+    "traceback_of",
     "report_error",
     "users_frames",
 ]
@@ -61,19 +62,25 @@ def frames_of(error: BaseException) -> TracebackType | None:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Prints the traceback of the user's code.
+    """Prints the traceback of the user's code."""
+    print(traceback_of(error) or "", file=sys.stderr, end="")
+
+
+def traceback_of(error: BaseException) -> str | None:
+    """The traceback of the user's code.
 
     After Ctrl-C there is none: the line that was interrupted is not the cause.
     """
     if isinstance(error, KeyboardInterrupt):
-        return
+        return None
     cause = error.__cause__ or error
     frames = frames_of(error)
     if frames is not None or isinstance(error, SyntaxError):
         import traceback
 
         shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
-        print("".join(shown.format(chain=cause.__context__ is not None)), file=sys.stderr, end="")
+        return "".join(shown.format(chain=cause.__context__ is not None))
+    return None
 
 
 def describe(error: BaseException, what: str) -> tuple[str, int]:

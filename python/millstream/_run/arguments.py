@@ -150,6 +150,16 @@ class CommandOptions(RunOptions):
     restarted: str | None = option(
         default=None, help="a file with the restarts so far, by the supervisor", group=HIDDEN
     )
+    kept: str | None = option(
+        default=None, help="a file for the last figures, for the page of the supervisor", group=HIDDEN
+    )
+    keep_page: bool = option(
+        default=False,
+        help="when the flow has failed, show its last figures and its error until Ctrl-C",
+        needs=("http",),
+        group=PAGE,
+        passed="never",
+    )
     log_level: Mapping[str, int] = option(
         default="info",  # type: ignore[arg-type]  # as it is written
         help="what is logged on standard error: error, warning, info, debug, trace or off (default info); "

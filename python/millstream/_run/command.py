@@ -11,11 +11,21 @@ raised, its traceback is printed above that line, without our frames.
 from __future__ import annotations
 
 import sys
+import time
 
 from .._connectors.io import ReaderEnded
-from .._errors.command import BY_SIGPIPE, UsageError, describe, print_traceback, report_error
+from .._errors.command import (
+    BY_SIGPIPE,
+    INTERRUPTED,
+    UsageError,
+    describe,
+    print_traceback,
+    report_error,
+    traceback_of,
+)
 from .arguments import before_dashes, flags_passed, parse, split
 from .flow_file import divided, load
+from .kept_page import wait_for_signal
 from .ready_file import set_ready
 
 TYPE_CHECKING = False
@@ -82,6 +92,7 @@ def supervise(arguments: list[str], options: CommandOptions) -> int:
         limit=options.restarts or (10, 600.0),
         json_log=options.log_format == "json",
         of_factory=of_factory,
+        shows=None if options.http is None else options,
     )
     return FlowSupervisor(processes).run()
 
@@ -96,23 +107,36 @@ def run_process(options: CommandOptions, link: Link | None, report: Callable[[st
         print_traceback(error)
         return report(*describe(error, f"{options.file}: cannot be loaded"))
     if link is not None:
-        link.send(loaded=True)
+        link.send(loaded=True, flow=flow.name)
     from .logs import configure
 
     configure(options.log_level, options.log_format, log_process(options))
+    observer = None
     try:
         if options.replay:
             from .replay_command import replay_file
 
             return replay_file(flow, options)
-        ended = run_flow(flow, options, link)
+        observer = observer_of(options)
+        if link is not None and observer is not None:
+            link.send(page=observer.address)
+        ended = run_flow(flow, options, link, observer)
     except ReaderEnded:
         return BY_SIGPIPE
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         print_traceback(error)
-        return report(*describe(error, f'flow "{flow.name}"'))
+        if link is not None:
+            link.send(traceback=traceback_of(error))
+        text, code = describe(error, f'flow "{flow.name}"')
+        code = report(text, code)
+        if options.keep_page and observer is not None and code not in (2, INTERRUPTED):
+            observer.show_down(flow.name, text, traceback_of(error), time.time_ns() // 1_000_000, False)
+            wait_for_signal()
+        return code
     finally:
         set_ready(options.ready_file, False)
+        if observer is not None:
+            observer.stop()
     if options.metrics:
         import json
 
@@ -136,7 +160,7 @@ def log_process(options: CommandOptions) -> int | None:
     return number
 
 
-def run_flow(flow: Flow, options: CommandOptions, link: Link | None) -> Any:
+def run_flow(flow: Flow, options: CommandOptions, link: Link | None, observer: Observer | None) -> Any:
     """Runs the flow; returns its report."""
     from .run import run_with
 
@@ -149,15 +173,12 @@ def run_flow(flow: Flow, options: CommandOptions, link: Link | None) -> Any:
 
     profile = profile_of(options)
     report = None
-    observer = observer_of(options)
     try:
         report = run_with(flow, options, on_start=on_start, observer=observer)
         return report
     finally:
         if profile is not None:
             profile.end(flow.name, report)
-        if observer is not None:
-            observer.stop()
 
 
 def observer_of(options: CommandOptions) -> Observer | None:
@@ -177,6 +198,8 @@ def observer_of(options: CommandOptions) -> Observer | None:
     observer = page_of(options)
     if observer is not None:
         show_restarts(observer, options.restarted)
+        if options.kept is not None:
+            observer.keep_in(options.kept)
     return observer
 
 

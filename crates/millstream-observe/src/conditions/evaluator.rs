@@ -11,6 +11,9 @@ use crate::snapshot::{ConditionSnapshot, Snapshot, sort_conditions};
 /// The number of subjects of a condition that are reported; the worst ones.
 const SUBJECTS_MAX: usize = 20;
 
+/// The conditions of a flow that has failed.
+const OF_DOWN: [&str; 2] = ["MillstreamFlowDown", "MillstreamFlowRestarts"];
+
 /// Evaluates the list for one process, in each of its snapshots.
 pub struct Evaluator {
     started: Instant,
@@ -59,7 +62,13 @@ impl Evaluator {
             .flat_map(|(part, list)| list.iter().map(move |one| (*part, one)));
         let mut shown = Vec::new();
         for (index, (part, condition)) in conditions.enumerate() {
-            self.look(index, condition, snapshot, now_ms);
+            // Of a flow that has failed the other figures are its last ones.
+            let is_of_now = part != "flow" || snapshot.down.is_none() || OF_DOWN.contains(&condition.name);
+            if is_of_now {
+                self.look(index, condition, snapshot, now_ms);
+            } else {
+                self.held.retain(|(of, ..), _| *of != index);
+            }
             let of_this = self.held.range((index, "", String::new())..);
             let held = of_this.take_while(|((of, ..), _)| *of == index);
             let held = held.map(|((_, kind, subject), held)| ConditionSnapshot {

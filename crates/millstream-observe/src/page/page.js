@@ -211,6 +211,7 @@ function healthy(snapshot) {
 
 // What a worker does that has been inside one call of a step for seconds.
 function stackOf({ name, subject, process }) {
+  if (name === "MillstreamFlowDown") return page.snapshot.down?.traceback ?? null;
   if (name === "MillstreamServiceStuck") return page.snapshot.services.services.find((one) => one.name === subject)?.call?.stack ?? null;
   if (name !== "MillstreamWorkerStuck" && name !== "MillstreamStepSaturated") return null;
   const inside = page.snapshot.workers.filter((worker) => worker.step === subject && (worker.process || undefined) === process);
@@ -418,6 +419,7 @@ function hear(event) {
   page.heard = Date.now();
   page.snapshot = snapshot;
   document.body.classList.remove("silent");
+  document.body.classList.toggle("down", Boolean(snapshot.down));
   state(snapshot.state, `${snapshot.state} ${snapshot.conditions[0]?.severity ?? ""}`);
   if (snapshot.run !== page.run && snapshot.run) beginRun(snapshot.run).catch(() => { page.run = null; });
   for (const charts of page.charts) charts.add(snapshot.time_ms, values(snapshot, charts));

@@ -1,15 +1,19 @@
 //! The answers of the server, each made at most once for a snapshot: a flood of requests costs no more than their
 //! bytes.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use millstream_flow::graph::Description;
 use millstream_flow::watch::Watch;
 use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest, PendingPage};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::about::{self, Fact};
 use crate::actions;
 use crate::assets;
 use crate::conditions::{self, Evaluator};
@@ -28,7 +32,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 struct Newest {
     shown: Shown,
     json: Bytes,
-    metrics: OnceLock<(Bytes, Bytes)>,
+    metrics: OnceLock<[Metrics; 2]>,
 }
 
 impl Newest {
@@ -42,7 +46,7 @@ impl Newest {
     }
 
     /// Returns the metrics in OpenMetrics, and in the older format.
-    fn metrics(&self) -> &(Bytes, Bytes) {
+    fn metrics(&self) -> &[Metrics; 2] {
         self.metrics.get_or_init(|| {
             let mut text = open_metrics(&self.shown.own).unwrap_or_default();
             if let Some(process) = self.shown.process {
@@ -52,8 +56,36 @@ impl Newest {
                 text = labelled(&texts);
             }
             let older = prometheus(&text);
-            (text.into(), older.into())
+            [Metrics::new(text), Metrics::new(older)]
         })
+    }
+}
+
+/// The metrics in one format, and compressed once they are asked for.
+struct Metrics {
+    text: Bytes,
+    compressed: OnceLock<Bytes>,
+}
+
+impl Metrics {
+    fn new(text: String) -> Self {
+        Metrics {
+            text: text.into(),
+            compressed: OnceLock::new(),
+        }
+    }
+
+    fn page(&self, kind: &'static str, is_compressed: bool) -> Page {
+        if !is_compressed {
+            return Page::new(kind, self.text.clone());
+        }
+        let compressed = self.compressed.get_or_init(|| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            // Memory takes all that is written.
+            let _ = encoder.write_all(&self.text);
+            encoder.finish().unwrap_or_default().into()
+        });
+        Page::new(kind, compressed.clone()).with("content-encoding", "gzip")
     }
 }
 
@@ -67,6 +99,8 @@ pub(crate) struct Answers {
     watch: Mutex<Option<Watch>>,
     /// Whether readers have a token, with which they may act.
     has_token: bool,
+    /// What the process is.
+    about: Mutex<Vec<Fact>>,
     /// The last restarts of the flow by its supervisor, and their number.
     restarts: Mutex<(u64, Vec<Restart>)>,
     sections: Mutex<Vec<Arc<dyn Section>>>,
@@ -86,6 +120,7 @@ impl Answers {
             has_token,
             #[cfg(feature = "otlp")]
             traces: None,
+            about: Mutex::new(about::facts()),
             restarts: Mutex::default(),
             newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
@@ -126,9 +161,15 @@ impl Answers {
         *lock(&self.restarts) = (count, restarts);
     }
 
+    /// Shows more of what the process is.
+    pub(crate) fn add_about(&self, facts: Vec<Fact>) {
+        lock(&self.about).extend(facts);
+    }
+
     /// Adds to a snapshot what is known here: restarts, the figures of all sections, what a reader may ask for, and
     /// what needs attention.
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
+        snapshot.about.clone_from(&lock(&self.about));
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
         if self.has_token && !snapshot.flow.is_empty() {
             let possible = actions::possible(snapshot).iter();
@@ -292,12 +333,14 @@ impl PageHandler for Answers {
             },
             "/metrics" => {
                 let newest = self.newest();
-                let (open, older) = newest.metrics();
-                if request.header_contains("accept", "application/openmetrics-text") {
-                    Page::new(OPEN_METRICS, open.clone())
+                let [open, older] = newest.metrics();
+                let is_compressed = request.header_contains("accept-encoding", "gzip");
+                let page = if request.header_contains("accept", "application/openmetrics-text") {
+                    open.page(OPEN_METRICS, is_compressed)
                 } else {
-                    Page::new(PROMETHEUS, older.clone())
-                }
+                    older.page(PROMETHEUS, is_compressed)
+                };
+                page.with("vary", "accept, accept-encoding")
             }
             "/healthz" => Page::new(TEXT, "alive\n"),
             "/readyz" => self.ready(),

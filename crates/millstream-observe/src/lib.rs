@@ -41,6 +41,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod about;
 mod actions;
 mod ages;
 mod answers;

@@ -299,6 +299,12 @@ impl Observer {
         self.answers.set_restarts(count, restarts);
     }
 
+    /// Shows more of what the process is, as names and values.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn show_about(&self, facts: Vec<(String, String)>) {
+        self.answers.add_about(facts);
+    }
+
     /// Writes each snapshot to a file from now on, for [`show_down`](Self::show_down) in another process.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn keep_in(&self, path: &Path) {

@@ -65,6 +65,8 @@ pub struct Snapshot {
     pub restarts: Vec<Restart>,
     /// The number of all restarts by the supervisor.
     pub restart_count: u64,
+    /// What the process is: its version, its command line without secrets, its options.
+    pub about: Vec<(String, String)>,
     /// What a reader with the token may ask for; empty without a token.
     pub actions: Vec<Cow<'static, str>>,
     /// The queues of a server in this process.

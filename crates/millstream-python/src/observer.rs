@@ -55,6 +55,11 @@ impl Observer {
             .show_restarts(count, restarts.into_iter().map(restart).collect());
     }
 
+    /// Shows more of what the process is, as names and values.
+    fn show_about(&self, facts: Vec<(String, String)>) {
+        self.engine.show_about(facts);
+    }
+
     /// Writes each snapshot to a file from now on, for the page of a supervisor.
     fn keep_in(&self, path: PathBuf) {
         self.engine.keep_in(&path);

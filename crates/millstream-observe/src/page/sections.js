@@ -106,7 +106,7 @@ class QueuesPart extends Part {
         textCell(STATES[queue.state]), unit("count", queue.items), unit("seconds", queue.items ? queue.oldest_seconds : null), unit("count", queue.open_items),
         unit("seconds", queue.open_items ? queue.held_seconds : null), textCell(queue.held_by ?? "–"), unit("count", queue.waiters),
         unit("rate", queue.in_rate), unit("rate", queue.out_rate), unit("rate", queue.expired_rate), unit("bytes", queue.bytes), unit("bytes", queue.disk_bytes),
-        unit("count", queue.in_items), unit("count", queue.out_items), unit("count", queue.refused_items), unit("count", queue.failed_items), textCell(queue.sync),
+        unit("count", queue.in_items), unit("count", queue.out_items), faulty(queue.refused_items), faulty(queue.failed_items), textCell(queue.sync),
       ],
     })));
   }
@@ -344,8 +344,8 @@ class ServicesPart extends Part {
       mark: rowMark(["service"], one.name, one.call ? "cause" : one.state === "starting" ? "waiting" : ""),
       choose: () => choose([{ kind: "service", name: one.name }], one.name),
       cells: [
-        textCell(one.error ?? (one.call ? longCall(one.call) : SERVICE_STATES[one.state])), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), unit("count", one.skipped),
-        unit("count", one.dead_letters), unit("count", one.inputs.reduce((all, input) => all + input.lag_records, 0)),
+        textCell(one.error ?? (one.call ? longCall(one.call) : SERVICE_STATES[one.state])), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), faulty(one.skipped),
+        faulty(one.dead_letters), unit("count", one.inputs.reduce((all, input) => all + input.lag_records, 0)),
         unit("seconds", Math.max(0, ...one.inputs.map((input) => input.lag_seconds))), textCell(one.output ?? "–"), unit("rate", one.output_rate), unit("count", one.output_next),
       ],
     })));
@@ -354,7 +354,7 @@ class ServicesPart extends Part {
     const runs = (process) => services.services.filter((one) => one.process === process.name).map((one) => one.name).join(", ");
     listed(this.extra, "service-processes", "Processes of the system", [["process", ""], ["state", "text"], ["services", "text"], ["process id", "text"], ["restarts", ""], ["last error", "text"]],
       services.processes.map((process) => [
-        textCell(process.name), textCell(process.state), textCell(runs(process) || "–"), textCell(process.pid === null ? "–" : String(process.pid)), unit("count", process.restarts),
+        textCell(process.name), textCell(process.state), textCell(runs(process) || "–"), textCell(process.pid === null ? "–" : String(process.pid)), faulty(process.restarts),
         contentCell(process.error ?? "–"),
       ]));
   }

@@ -74,6 +74,8 @@ pub(super) fn journals(journals: &JournalsSnapshot, snapshot: &Snapshot) -> Sect
         human(journals.record_rate),
         human(journals.disk_bytes as f64)
     );
+    let first_look = |read| format!("The journals are read for the first time: {read} of {}.", journals.found);
+    let reading = journals.read.map(first_look);
     let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let row = |journal: &JournalSnapshot| {
         let cells = vec![
@@ -103,7 +105,7 @@ pub(super) fn journals(journals: &JournalsSnapshot, snapshot: &Snapshot) -> Sect
     };
     Section {
         title,
-        verdict: verdict(&snapshot.conditions, "journals", GOOD),
+        verdict: verdict(&snapshot.conditions, "journals", reading.as_deref().unwrap_or(GOOD)),
         texts: 3,
         head: vec![
             "journal",

@@ -30,8 +30,8 @@ class Part {
     this.extra = make("div", { id: `${key}-extra` });
   }
 
-  say(healthy) {
-    showVerdict(this.attention, this.conditions, conditionsOf(this.key), [healthy, "good"]);
+  say(healthy, kind = "good") {
+    showVerdict(this.attention, this.conditions, conditionsOf(this.key), [healthy, kind]);
   }
 }
 
@@ -233,7 +233,9 @@ class JournalsPart extends Part {
   }
 
   show(journals) {
-    this.say("All journals can be read, and followers keep up.");
+    const count = (number) => number.toLocaleString("en");
+    if (journals.read === null) this.say("All journals can be read, and followers keep up.");
+    else this.say(`The journals are read for the first time: ${count(journals.read)} of ${count(journals.found)}.`, "");
     if (this.search.input.value !== "") this.find();
     this.table(journals);
   }

@@ -126,11 +126,13 @@ def test_a_call_that_hangs_is_named_with_its_stack(tab: "Tab", tmp_path: Path, i
         stack = until("the stack", lambda: (service_of(server)["call"] or {}).get("stack"))
         assert "ask_the_bank()" in stack and "in place" in stack
         service = service_of(server)
-        # What it has done before the call is there, however few calls those were; what it does in a second is not known.
+        # What it has done before the call is there, however few calls those were; its rate is not known.
         assert (service["calls"], service["call_rate"], service["state"]) == (3, None, "stuck")
         said = until("the condition", lambda: [one["words"] for one in server.snapshot()["conditions"]])
         # One cause, one condition: the lag comes of the call.
-        assert len(said) == 1 and said[0].startswith(f'Service "') and f"place() with record {record}" in said[0]
+        assert (
+            len(said) == 1 and said[0].startswith('Service "') and f"place() with record {record}" in said[0]
+        )
         tab.page.goto(server.url)
         tab.wait("document.querySelectorAll('#services tr.cause').length === 1")
         tab.wait("document.querySelector('#services-conditions pre')?.textContent.includes('ask_the_bank()')")

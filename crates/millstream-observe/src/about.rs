@@ -68,16 +68,28 @@ mod tests {
     fn secrets_are_withheld() {
         for (given, shown) in [
             ("run a.py --workers 2", "run a.py --workers 2"),
-            ("run --http-token-file /t --state s", "run --http-token-file /t --state s"),
+            (
+                "run --http-token-file /t --state s",
+                "run --http-token-file /t --state s",
+            ),
             ("a --db-password hunter2 --x 1", "a --db-password *** --x 1"),
-            ("a --api-token=abc PGPASSWORD=x", "a --api-token=*** PGPASSWORD=***"),
+            (
+                "a --api-token=abc PGPASSWORD=x",
+                "a --api-token=*** PGPASSWORD=***",
+            ),
             ("a --verbose-token --x 1", "a --verbose-token --x 1"),
-            ("a postgres://me:p@ss:w@db/x?y=1 http://h/p@q", "a postgres://me:***@db/x?y=1 http://h/p@q"),
+            (
+                "a postgres://me:p@ss:w@db/x?y=1 http://h/p@q",
+                "a postgres://me:***@db/x?y=1 http://h/p@q",
+            ),
         ] {
             let arguments = given.split(' ').map(str::to_owned);
             assert_eq!(without_secrets(arguments), shown, "{given}");
         }
         let one = "host=db password=hunter2 user=me".to_owned();
-        assert_eq!(without_secrets([one].into_iter()), "host=db password=*** user=me");
+        assert_eq!(
+            without_secrets([one].into_iter()),
+            "host=db password=*** user=me"
+        );
     }
 }

@@ -99,6 +99,8 @@ pub(crate) struct Answers {
     watch: Mutex<Option<Watch>>,
     /// Whether readers have a token, with which they may act.
     has_token: bool,
+    /// Whether other pages may show the page in a frame.
+    framed: bool,
     /// What the process is.
     about: Mutex<Vec<Fact>>,
     /// The last restarts of the flow by its supervisor, and their number.
@@ -114,10 +116,11 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn new(has_token: bool) -> Self {
+    pub(crate) fn new(has_token: bool, framed: bool) -> Self {
         Answers {
             watch: Mutex::default(),
             has_token,
+            framed,
             #[cfg(feature = "otlp")]
             traces: None,
             about: Mutex::new(about::facts()),
@@ -295,7 +298,7 @@ impl PageHandler for Answers {
     const NAME: &'static str = "page";
 
     fn is_public(&self, path: &str) -> bool {
-        assets::find(path).is_some() || path == "/healthz" || path == "/readyz"
+        assets::find(path, self.framed).is_some() || path == "/healthz" || path == "/readyz"
     }
 
     fn is_probe(&self, path: &str) -> bool {
@@ -344,7 +347,7 @@ impl PageHandler for Answers {
             }
             "/healthz" => Page::new(TEXT, "alive\n"),
             "/readyz" => self.ready(),
-            path => match assets::find(path) {
+            path => match assets::find(path, self.framed) {
                 Some(page) => page,
                 None => self.of_section(request)?,
             },

@@ -32,6 +32,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Http {
     pages: Pages,
+    framed: bool,
     stack: Option<StackOf>,
     #[cfg(feature = "otlp")]
     traces: Option<String>,
@@ -44,6 +45,7 @@ pub struct Http {
 pub fn http(address: &str) -> Http {
     Http {
         pages: pages(address),
+        framed: false,
         stack: None,
         #[cfg(feature = "otlp")]
         traces: std::env::var(crate::otlp::ENDPOINT).ok(),
@@ -63,6 +65,14 @@ impl Http {
     #[must_use]
     pub fn open(mut self, open: bool) -> Self {
         self.pages = self.pages.open(open);
+        self
+    }
+
+    /// Lets other pages, such as a notebook, show this one in a frame: with a token that only they know.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn framed(mut self, framed: bool) -> Self {
+        self.framed = framed;
         self
     }
 
@@ -107,7 +117,7 @@ impl Http {
         let address = bound
             .address()
             .map_err(|error| ObserveError::Bind(error.into()))?;
-        let answers = Answers::new(has_token);
+        let answers = Answers::new(has_token, self.framed);
         #[cfg(feature = "otlp")]
         let answers = answers.with_traces(traces.clone());
         let answers = Arc::new(answers);
@@ -407,7 +417,9 @@ fn ended(last: Snapshot, flow: &str, down: Down) -> Snapshot {
 }
 
 fn time_ms() -> u64 {
-    (WallClock::default().time_ns() / 1_000_000).max(0).unsigned_abs()
+    (WallClock::default().time_ns() / 1_000_000)
+        .max(0)
+        .unsigned_abs()
 }
 
 /// Makes a snapshot each second.

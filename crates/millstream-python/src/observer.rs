@@ -20,10 +20,18 @@ pub(crate) struct Observer {
 
 #[pymethods]
 impl Observer {
+    /// `framed` lets other pages show this one in a frame.
     #[new]
-    fn new(py: Python<'_>, address: &str, token: Option<&str>, open: bool) -> PyResult<Self> {
+    #[pyo3(signature = (address, token, open, framed = false))]
+    fn new(
+        py: Python<'_>,
+        address: &str,
+        token: Option<&str>,
+        open: bool,
+        framed: bool,
+    ) -> PyResult<Self> {
         logs::refresh(py)?;
-        let mut http = http(address).open(open).stacks(stacks());
+        let mut http = http(address).open(open).framed(framed).stacks(stacks());
         if let Some(token) = token {
             http = http.token(token);
         }
@@ -105,8 +113,8 @@ impl Observer {
             output,
             dead_letters,
         };
-        let services =
-            Services::watch(service, Some(stacks())).map_err(|error| usage(py, &chain(&error).to_string()))?;
+        let services = Services::watch(service, Some(stacks()))
+            .map_err(|error| usage(py, &chain(&error).to_string()))?;
         self.engine.show(services);
         Ok(())
     }

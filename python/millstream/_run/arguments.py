@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._errors.command import UsageError
 from .._errors.flow import FlowUsageError
 from .option import Option, option
-from .options import PYTHON, WORK, RunOptions, length
+from .options import PAGE, PYTHON, WORK, RunOptions, length
 from .page_options import check_http
 from .parser import HIDDEN, Parser
 from .replay_command import check_replay, moment
@@ -152,6 +152,13 @@ class CommandOptions(RunOptions):
     )
     kept: str | None = option(
         default=None, help="a file for the last figures, for the page of the supervisor", group=HIDDEN
+    )
+    open: bool = option(
+        default=False,
+        help="open the page in a browser",
+        needs=("http",),
+        group=PAGE,
+        passed="once",
     )
     keep_page: bool = option(
         default=False,

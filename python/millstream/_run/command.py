@@ -187,7 +187,7 @@ def observer_of(options: CommandOptions) -> Observer | None:
     The page of process 0 shows all processes. On one machine the others have theirs at a Unix socket beside
     that at which they meet.
     """
-    from .page import page_of
+    from .page import page_of, url
     from .restarted import show_restarts
 
     cluster = options.cluster
@@ -200,6 +200,10 @@ def observer_of(options: CommandOptions) -> Observer | None:
         show_restarts(observer, options.restarted)
         if options.kept is not None:
             observer.keep_in(options.kept)
+        if options.open and not observer.address.startswith("unix:"):
+            import webbrowser
+
+            webbrowser.open(url(observer) + (f"#token={options.http_token}" if options.http_token else ""))
     return observer
 
 

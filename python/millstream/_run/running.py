@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from time import monotonic
 
+from .. import _millstream
+from .page import page_of, url
+from .programs import was_used
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
     from .._millstream import Handle, Observer, Report
+    from .._streams.flow import Flow
+    from .options import StartOptions
 
-__all__ = ["Running"]
+__all__ = ["Running", "start"]
 
 LOOK_SECONDS = 0.05
 """How often a waiting thread checks for signals, in seconds."""
@@ -25,6 +31,7 @@ class Running:
     Args:
         native: the handle of the engine.
         observer: the server of its page, which stops when the flow has ended and was waited for.
+        frame: the fragment of the address of its page, if a notebook may show that.
 
     Example:
         >>> import millstream as ms
@@ -36,8 +43,9 @@ class Running:
         [1, 4, 9]
     """
 
-    def __init__(self, native: Handle, observer: Observer | None = None) -> None:
+    def __init__(self, native: Handle, observer: Observer | None = None, frame: str | None = None) -> None:
         self._native = native
+        self._frame = frame
         self._observer = observer
         self._ended: Report | None = None
 
@@ -50,6 +58,11 @@ class Running:
     def address(self) -> str | None:
         """The address of its page, with the port that the system has chosen; None without a page."""
         return None if self._observer is None else self._observer.address
+
+    @property
+    def page(self) -> str | None:
+        """The URL of its page, with the token of :func:`millstream.show`; None without a page."""
+        return None if self._observer is None else url(self._observer) + (self._frame or "")
 
     def stop(self) -> None:
         """Ends the flow without waiting for it: its sources read no more, and items in its steps are
@@ -135,6 +148,16 @@ class Running:
         report = self._ended or self._native.report()
         return self.wait() if report is None else report
 
+    def _repr_html_(self) -> str:
+        """Its page where a notebook may show it, or else its counters."""
+        from .plot import table
+
+        if self._frame is None or self.has_ended:
+            return table(self.report())
+        return (
+            f'<iframe src="{self.page}" width="100%" height="640" style="border: 1px solid #aab6c2"></iframe>'
+        )
+
     def __enter__(self) -> Running:
         return self
 
@@ -148,3 +171,16 @@ class Running:
             # The exception of the block says more than a later one of the flow.
             if error is None:
                 raise
+
+
+def start(flow: Flow, options: StartOptions, *, framed: bool = False) -> Running:
+    """Starts a flow on threads of its own; ``framed`` lets a notebook show its page."""
+    observer = page_of(options, framed=framed)
+    try:
+        was_used(flow)
+        native = _millstream.start(flow._flow, options, observer)
+    except BaseException:
+        if observer is not None:
+            observer.stop()
+        raise
+    return Running(native, observer, f"#token={options.http_token}" if framed else None)

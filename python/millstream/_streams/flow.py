@@ -113,7 +113,8 @@ class Flow(Verbs):
         """Starts the flow on threads of its own and returns at once.
 
         The arguments and errors are those of :func:`millstream.run`. The page is shown until the flow has
-        ended and was waited for.
+        ended and was waited for. In a notebook a flow of the same name that a cell has started before is
+        stopped first.
 
         Returns:
             The running flow, which can be stopped and waited for.
@@ -131,18 +132,16 @@ class Flow(Verbs):
             ...     except TimeoutError:
             ...         pass  # it has no end: the block stops it
         """
-        from .._run.page import page_of
-        from .._run.running import Running
+        from .._run.run import in_notebook
+        from .._run.running import start
 
-        observer = page_of(options)
-        try:
-            was_used(self)
-            native = _millstream.start(self._flow, options, observer)
-        except BaseException:
-            if observer is not None:
-                observer.stop()
-            raise
-        running = Running(native, observer)
+        if in_notebook():
+            from .._run.notebook import remember, replace
+
+            replace(self.name)
+        running = start(self, options)
+        if in_notebook():
+            remember(self.name, running)
         self._running = ref(running)
         return running
 

@@ -81,7 +81,8 @@ impl Evaluator {
         let mut shown = Vec::new();
         for (index, (part, condition)) in conditions.enumerate() {
             // Of a flow that has failed the other figures are its last ones.
-            let is_of_now = part != "flow" || snapshot.down.is_none() || OF_DOWN.contains(&condition.name);
+            let is_of_now =
+                part != "flow" || snapshot.down.is_none() || OF_DOWN.contains(&condition.name);
             if is_of_now {
                 self.look(index, condition, snapshot, now_ms);
             } else {
@@ -106,7 +107,9 @@ impl Evaluator {
         let names: Vec<_> = shown.iter().map(|one| one.name.clone()).collect();
         let is_effect = |name: &str| {
             let mut causes = EFFECTS.iter();
-            causes.any(|(cause, effects)| names.iter().any(|one| one == cause) && effects.contains(&name))
+            causes.any(|(cause, effects)| {
+                names.iter().any(|one| one == cause) && effects.contains(&name)
+            })
         };
         shown.retain(|one| !is_effect(&one.name));
         sort_conditions(&mut shown);

@@ -113,7 +113,10 @@ fn restarts(all: &Snapshot, find: &mut Finder<'_>) {
 
 fn stuck(all: &Snapshot, find: &mut Finder<'_>) {
     for service in services(all) {
-        let long = service.call.iter().find(|call| call.seconds >= STUCK_SECONDS);
+        let long = service
+            .call
+            .iter()
+            .find(|call| call.seconds >= STUCK_SECONDS);
         if let Some(call) = long {
             let words = format!("Service \"{}\" has been inside {call}.", service.name);
             find.found(("service", &service.name), Severity::Critical, words);

@@ -103,7 +103,12 @@ pub static SERVICES: &[Metric] = &[
         SERVICE,
         "Seconds for which a service has been inside one call; 0 before two seconds",
         |all, put| {
-            each(all, put, |service| service.call.as_ref().map_or(0.0, |call| call.seconds as f64));
+            each(all, put, |service| {
+                service
+                    .call
+                    .as_ref()
+                    .map_or(0.0, |call| call.seconds as f64)
+            });
         },
     ),
     metric(

@@ -89,7 +89,8 @@ async function ask(path, outcome, said) {
 }
 
 function act(name, question) {
-  if (question && !confirm(question)) return;
+  // In the frame of a notebook a browser asks no question.
+  if (question && top === self && !confirm(question)) return;
   ask(name, element("action-outcome"), (answer) => {
     if (!answer.at_next_start) return `${ACTIONS[name][0]}: asked for.`;
     return ["The configuration was read.", ...answer.at_next_start].join(" ");

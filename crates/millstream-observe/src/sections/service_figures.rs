@@ -108,7 +108,11 @@ impl std::fmt::Display for CallSnapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let method = self.method.as_deref();
         let method = method.map_or_else(|| "a call".to_owned(), |name| format!("{name}()"));
-        write!(f, "{method} with record {} of {} for {} s", self.record, self.input, self.seconds)
+        write!(
+            f,
+            "{method} with record {} of {} for {} s",
+            self.record, self.input, self.seconds
+        )
     }
 }
 

@@ -4,7 +4,9 @@
 //! One thread uses all of it, from a call of the component to its end. A component may be built on one thread and run
 //! on another; what it publishes on any other thread, or while it is not called, has no cause, and is refused.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

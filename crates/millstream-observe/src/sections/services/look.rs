@@ -11,7 +11,8 @@ use millstream_service::{LongCall, Reading};
 use super::calls::Contents;
 use super::service::ServiceOf;
 use crate::sections::service_figures::{
-    CallSnapshot, HopSnapshot, INPUTS_MAX, InputSnapshot, MethodSnapshot, ServiceSnapshot, ServiceState,
+    CallSnapshot, HopSnapshot, INPUTS_MAX, InputSnapshot, MethodSnapshot, ServiceSnapshot,
+    ServiceState,
 };
 use crate::stacks::{StackOf, Stacks};
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use millstream_service::{Reading, Report};
 use millstream_service::system::Status as Written;
+use millstream_service::{Reading, Report};
 use serde::Deserialize;
 
 use super::service::{Progress, ServiceOf};

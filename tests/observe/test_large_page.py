@@ -1,5 +1,5 @@
-"""The page of a large flow: its graph begins at the sources and has a map, its tables are sorted and keep their first
-column, its figures are quiet and its faults loud."""
+"""The page of a large flow: its graph begins at the sources and has a map, its tables are sorted and keep
+their first column, its figures are quiet and its faults loud."""
 
 from __future__ import annotations
 

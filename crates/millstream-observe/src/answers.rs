@@ -174,7 +174,7 @@ impl Answers {
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
         snapshot.about.clone_from(&lock(&self.about));
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
-        if self.has_token && !snapshot.flow.is_empty() {
+        if self.has_token && !snapshot.flow.is_empty() && snapshot.down.is_none() {
             let possible = actions::possible(snapshot).iter();
             snapshot.actions = possible.map(|name| (*name).into()).collect();
         }

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use millstream_flow::error::chain;
 use millstream_observe::sections::services::{ServiceOf, Services};
-use millstream_observe::{Down, ObserveError, Observer as Engine, Restart, StackOf, http};
+use millstream_observe::{Down, ObserveError, Observer as Engine, Restart, http};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::error::{to_python, usage};
 use crate::service::Meter;
+use crate::stacks::stacks;
 use crate::{gil, logs};
 
 /// A server that is bound, and shows the flow that runs with it.
@@ -138,18 +139,6 @@ impl Drop for Observer {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// The stacks of the threads of this process that run Python.
-fn stacks() -> StackOf {
-    // A thread that waits for the interpreter must not keep it from ending.
-    StackOf::new(|thread| gil::locked_while_alive(|py| stack_of(py, thread))?)
-}
-
-/// The end of the Python stack of a thread, by its number in the operating system.
-pub(crate) fn stack_of(py: Python<'_>, thread: u32) -> Option<String> {
-    let stacks = py.import("millstream._run.stacks").ok()?;
-    stacks.call_method1("of", (thread,)).ok()?.extract().ok()?
 }
 
 fn is_io(error: &ObserveError) -> bool {

@@ -183,18 +183,31 @@ const OVERVIEW: [&str; 6] = [
 
 /// The other rows: what is closed at first, and the begin of the names of its metrics.
 const ROWS: [(&str, &[&str]); 5] = [
+    (
+        "Flows",
+        &[
+            "millstream_condition",
+            "millstream_flow",
+            "millstream_step",
+            "millstream_worker",
+            "millstream_edge",
+            "millstream_source",
+            "millstream_outbox",
+            "millstream_epoch",
+        ],
+    ),
     ("Queues", &["millstream_queue"]),
     ("Journals", &["millstream_journal"]),
     ("Services", &["millstream_service"]),
-    ("Process", &["process_", "millstream_http"]),
-    ("Flows", &[""]),
+    ("Process", &["process_"]),
 ];
 
 /// The row of a metric.
 fn row_of(metric: &Metric) -> &'static str {
     let has = |names: &[&str]| names.iter().any(|name| metric.name.starts_with(name));
     let row = ROWS.iter().find(|(_, names)| has(names));
-    row.map_or("", |(title, _)| title)
+    row.unwrap_or_else(|| panic!("{} is in no row", metric.name))
+        .0
 }
 
 fn panel(metric: &Metric, id: usize, (x, y): (usize, usize)) -> Value {

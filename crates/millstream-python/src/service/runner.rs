@@ -20,7 +20,7 @@ use super::outlet::{Outlet, PublisherTransport};
 use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
-use crate::observer::stack_of;
+use crate::stacks::stack_of;
 use crate::stopper::Stopper;
 
 /// How long a wait for followers lasts before signals are handled.

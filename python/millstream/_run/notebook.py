@@ -1,27 +1,21 @@
-"""A flow in a notebook: its live page below the cell, and one flow of a name at a time."""
+"""A flow in a notebook: its live page below the cell."""
 
 from __future__ import annotations
 
 import secrets
 import sys
-from weakref import WeakValueDictionary
 
 from .._errors.flow import FlowUsageError
 from .._streams.flow import Flow
+from .cells import in_notebook, remember, replace
 from .option import takes
 from .options import StartOptions
-from .run import in_notebook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .running import Running
 
-__all__ = ["remember", "replace", "show"]
-
-_started: WeakValueDictionary[str, Running] = WeakValueDictionary()
-"""The flows that cells have started, by their names."""
-REPLACED_WITHIN_S = 10.0
-"""How long a cell waits for the end of the flow that it replaces, in seconds."""
+__all__ = ["show"]
 
 
 @takes(StartOptions)
@@ -69,22 +63,3 @@ def show(flow: Flow, options: StartOptions) -> Running:
     else:
         print(f"page: {running.page}", file=sys.stderr)
     return running
-
-
-def replace(name: str) -> None:
-    """Stops the flow of this name that a cell has started, if it still runs, and waits for its end."""
-    before = _started.pop(name, None)
-    if before is None or before.has_ended:
-        return
-    before.stop()
-    try:
-        before.wait(REPLACED_WITHIN_S)
-    except Exception as error:
-        print(f'millstream: flow "{name}" of an earlier cell: {error}', file=sys.stderr)
-    else:
-        print(f'millstream: flow "{name}" of an earlier cell was stopped', file=sys.stderr)
-
-
-def remember(name: str, running: Running) -> None:
-    """Notes the flow of this name that a cell has started."""
-    _started[name] = running

@@ -132,12 +132,10 @@ class Flow(Verbs):
             ...     except TimeoutError:
             ...         pass  # it has no end: the block stops it
         """
-        from .._run.run import in_notebook
+        from .._run.cells import in_notebook, remember, replace
         from .._run.running import start
 
         if in_notebook():
-            from .._run.notebook import remember, replace
-
             replace(self.name)
         running = start(self, options)
         if in_notebook():

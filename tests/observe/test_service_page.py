@@ -138,7 +138,7 @@ def test_a_call_that_hangs_is_named_with_its_stack(tab: "Tab", tmp_path: Path, i
         tab.wait("document.querySelector('#services-conditions pre')?.textContent.includes('ask_the_bank()')")
         row = tab.page.locator("#services tr.cause").inner_text()
         assert "inside place()" in row and "–" in row
-        tab.page.locator("#services button").click()
+        tab.page.locator("#services tbody button").click()
         tab.wait("document.getElementById('service-stack')?.textContent.includes('ask_the_bank()')")
         for scheme in ("light", "dark"):
             tab.page.emulate_media(color_scheme=scheme)

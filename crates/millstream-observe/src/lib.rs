@@ -79,9 +79,9 @@ pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
 pub use sections::Section;
 pub use snapshot::{
-    Bottleneck, Down, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Limit, Mark, PartitionSnapshot,
-    ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot,
-    WorkerSnapshot,
+    Bottleneck, CommitSnapshot, Down, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Limit, Mark,
+    PartitionSnapshot, ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State,
+    StepSnapshot, WorkerSnapshot,
 };
 pub use stacks::StackOf;
 

@@ -54,6 +54,9 @@ pub struct Snapshot {
     pub sinks: Vec<SinkSnapshot>,
     /// The commits of a flow with a state directory.
     pub epochs: Option<EpochSnapshot>,
+    /// The last commits, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commits: Vec<CommitSnapshot>,
     /// The connections between operators.
     pub edges: Vec<EdgeSnapshot>,
     /// The last failures, the newest first.
@@ -176,6 +179,21 @@ pub struct FailureSnapshot {
     pub error: String,
     /// The end of its traceback.
     pub traceback: Option<String>,
+}
+
+/// A commit of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct CommitSnapshot {
+    /// The number of its epoch.
+    pub epoch: u64,
+    /// When it was complete, milliseconds since the epoch of Unix.
+    pub time_ms: u64,
+    /// The bytes of state that it appended.
+    pub bytes: u64,
+    /// Seconds of waiting, saving and syncing.
+    pub seconds: [f64; 3],
 }
 
 /// A restart of a flow by its supervisor.

@@ -369,6 +369,19 @@ function showEpochs(snapshot) {
       unit("bytes", epochs.last_bytes), unit("seconds", epochs.since_commit_seconds), unit("seconds", epochs.age_seconds), unit("seconds", epochs.length_seconds),
     ],
   }]);
+  showCommits(snapshot);
+}
+
+// The last commits, and the restarts, each of which has abandoned the epoch that ran.
+function showCommits(snapshot) {
+  const committed = (snapshot.commits ?? []).map(({ epoch, time_ms, bytes, seconds: [waiting, saving, syncing] }) => [time_ms, [
+    textCell(`epoch ${epoch}`), textCell(MOMENT.format(time_ms)), textCell("committed"), unit("seconds", waiting), unit("seconds", saving), unit("seconds", syncing), unit("bytes", bytes),
+  ]]);
+  const abandoned = snapshot.restarts.map(({ time_ms, cause }) => [time_ms, [
+    textCell("–"), textCell(MOMENT.format(time_ms)), { ...contentCell(`not committed: ${cause}`), kind: "content loud" }, textCell("–"), textCell("–"), textCell("–"), textCell("–"),
+  ]]);
+  const rows = [...committed, ...abandoned].sort(([one], [other]) => other - one).slice(0, 20).map(([, cells]) => cells);
+  listed(element("commits"), "last-commits", "Last epochs", [["epoch", ""], ["ended", "text"], ["outcome", "text"], ["waiting", ""], ["saving", ""], ["syncing", ""], ["bytes", ""]], rows);
 }
 
 function showProcesses(snapshot) {

@@ -310,10 +310,11 @@ fn is_cursor(path: &Path) -> bool {
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,=@:%".contains(c);
-    match text.chars().all(is_plain) && !text.starts_with('-') {
-        true => text,
-        false if text.starts_with('-') => format!("'./{}'", text.replace('\'', "'\\''")),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    let begin = if text.starts_with('-') { "./" } else { "" };
+    if begin.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{begin}{}'", text.replace('\'', "'\\''"))
     }
 }
 

@@ -50,9 +50,10 @@ fn write_user(metric: &UserSnapshot, encoder: &mut DescriptorEncoder<'_>) -> Res
     };
     let name = format!("{USER}{}", metric.name);
     let mut encoder = encoder.encode_descriptor(&name, &help, None, kind)?;
-    match metric.counter {
-        true => encoder.encode_counter::<NoLabelSet, _, f64>(&metric.value, None),
-        false => encoder.encode_gauge(&metric.value),
+    if metric.counter {
+        encoder.encode_counter::<NoLabelSet, _, f64>(&metric.value, None)
+    } else {
+        encoder.encode_gauge(&metric.value)
     }
 }
 

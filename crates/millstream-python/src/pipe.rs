@@ -204,10 +204,11 @@ impl Pipe {
         let handling = on_error.clone();
         let said = Arc::default();
         let pipe = self.pipe.step(static_name(kind), name, move |making| {
-            let kernel = match by_clock {
-                true => Kernel::make_by_clock(&make, shape, &on_error, making),
-                false => Kernel::make(&make, shape, &on_error, making),
-            }?;
+            let kernel = if by_clock {
+                Kernel::make_by_clock(&make, shape, &on_error, making)?
+            } else {
+                Kernel::make(&make, shape, &on_error, making)?
+            };
             Ok::<_, FlowError>(kernel.saying(Arc::clone(&said)))
         });
         let pipe = handling.of(if in_order { pipe.in_order() } else { pipe });

@@ -507,21 +507,18 @@ fn divide(
             workers * membership.processes
         };
         let (partitions, mut dealt) = deal(&names, known, readers, commit.shards);
-        match settings.local {
+        if settings.local {
             // Each process deals what its machine has to its own workers.
-            true => {
-                let first = membership.process * workers;
-                dealt.iter_mut().for_each(|worker| *worker += first);
-            }
-            false => {
-                let readers: Vec<usize> = dealt.iter().map(|worker| worker / workers).collect();
-                let had = before.map(|before| (before, known.unwrap_or_default()));
-                let moved = moved_name(
-                    commit, &this.name, &names, had, membership, &readers, is_same,
-                );
-                if let Some(name) = moved {
-                    return Err(moved_partition(options, membership, &this.name, name));
-                }
+            let first = membership.process * workers;
+            dealt.iter_mut().for_each(|worker| *worker += first);
+        } else {
+            let readers: Vec<usize> = dealt.iter().map(|worker| worker / workers).collect();
+            let had = before.map(|before| (before, known.unwrap_or_default()));
+            let moved = moved_name(
+                commit, &this.name, &names, had, membership, &readers, is_same,
+            );
+            if let Some(name) = moved {
+                return Err(moved_partition(options, membership, &this.name, name));
             }
         }
         division.partitions.push((this.name.clone(), partitions));

@@ -61,13 +61,14 @@ impl FileId {
                 Some("their contents differ".to_owned())
             };
         }
-        match self.place.may_be_shared(&other.place) {
+        if self.place.may_be_shared(&other.place) {
             // It has grown between the two looks.
-            true => None,
-            false => Some(format!(
+            None
+        } else {
+            Some(format!(
                 "one has {} bytes and the other {}",
                 self.size, other.size
-            )),
+            ))
         }
     }
 

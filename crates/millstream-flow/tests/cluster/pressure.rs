@@ -151,7 +151,7 @@ fn a_slow_process_slows_the_source_of_a_process_that_sends_it_nothing() {
                     let done = doing.fetch_add(1, Ordering::SeqCst);
                     let ahead = made.load(Ordering::SeqCst).saturating_sub(done);
                     largest.fetch_max(ahead, Ordering::SeqCst);
-                    if done % 1000 == 0 {
+                    if done.is_multiple_of(1000) {
                         std::thread::sleep(Duration::from_millis(5));
                     }
                     (n == u64::MAX).then_some(n)

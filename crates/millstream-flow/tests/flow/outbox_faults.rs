@@ -352,7 +352,7 @@ fn copy_dir(from: &Path, to: &Path) {
         if entry.file_type().expect("it has one").is_dir() {
             copy_dir(&entry.path(), &target)
         } else {
-            drop(std::fs::copy(entry.path(), target).expect("it is copied"))
+            std::fs::copy(entry.path(), target).expect("it is copied");
         }
     }
 }

@@ -317,11 +317,13 @@ impl<S: Storage> Job for Shared<S> {
         }
         work = self.round_if_due(work);
         let now = self.core.options.host.monotonic();
-        match work.has_some() {
-            // Yield the core to other threads, if there is time.
-            true if pauses && work.has_time() => Some(now + PAUSE),
-            true => Some(now),
-            false => work.rounds.due,
+        if !work.has_some() {
+            work.rounds.due
+        } else if pauses && work.has_time() {
+            // Yield the core to other threads.
+            Some(now + PAUSE)
+        } else {
+            Some(now)
         }
     }
 

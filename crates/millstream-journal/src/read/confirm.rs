@@ -20,10 +20,12 @@ impl<S: Storage> Core<S> {
         let Some(before) = next.checked_sub(1) else {
             return Ok(without);
         };
-        let segment = match self.base(near)? <= before {
-            true => Arc::clone(near),
-            false if self.first()? > before => return Ok(without),
-            false => self.locate(before)?,
+        let segment = if self.base(near)? <= before {
+            Arc::clone(near)
+        } else if self.first()? > before {
+            return Ok(without);
+        } else {
+            self.locate(before)?
         };
         let mark = self.find(&segment, before)?;
         let frame = Published::at(&segment, mark.offset).ok().flatten();

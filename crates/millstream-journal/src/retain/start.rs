@@ -75,10 +75,11 @@ pub(crate) fn raise<S: Storage>(storage: &S, options: &Options, start: Start) ->
         region => region.map_err(|error| failed("open", storage, error))?,
     };
     let (generation, found) = newest(storage, &region)?;
-    match found.segment < start.segment {
-        true => start.store(&region, generation + 1),
+    if found.segment < start.segment {
+        start.store(&region, generation + 1)
+    } else {
         // Stored once more: a sync of it may have failed, and the kernel may take the page for clean.
-        false => found.store(&region, generation),
+        found.store(&region, generation)
     }
     region
         .sync(0, BYTES)

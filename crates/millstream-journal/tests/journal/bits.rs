@@ -117,27 +117,27 @@ impl Patient {
             let mut add = |range: std::ops::Range<usize>| {
                 self.places.extend(range.map(|at| (index, at)));
             };
-            match name.starts_with("segment-") {
-                true => {
-                    add(0..56);
-                    add(64..80);
-                    add(128..160);
-                    add(4096..4096 + 8);
-                    let mut at = FRAMES;
-                    while bytes[at..at + 8] != [0; 8] {
-                        let length = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-                        add(at..at + 16);
-                        at += 16 + (length as usize & 0x1FFF_FFFF).next_multiple_of(8);
-                    }
-                    add(at..at + 8);
+            if name.starts_with("segment-") {
+                add(0..56);
+                add(64..80);
+                add(128..160);
+                add(4096..4096 + 8);
+                let mut at = FRAMES;
+                while bytes[at..at + 8] != [0; 8] {
+                    let length = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+                    add(at..at + 16);
+                    at += 16 + (length as usize & 0x1FFF_FFFF).next_multiple_of(8);
                 }
-                false if name == "control" => [0..64, 64..96, 128..144, 192..216]
+                add(at..at + 8);
+            } else if name == "control" {
+                [0..64, 64..96, 128..144, 192..216]
                     .into_iter()
-                    .for_each(add),
-                false => [0..16, 16..40, 64..104, 128..168]
+                    .for_each(add);
+            } else {
+                [0..16, 16..40, 64..104, 128..168]
                     .into_iter()
                     .filter(|range| range.end <= bytes.len())
-                    .for_each(add),
+                    .for_each(add);
             }
             self.files.push((file, bytes));
         }

@@ -96,10 +96,12 @@ const SHOWN: &[&str] = &[
 
 /// Returns the client's reason for refusing a setting, with the value only where it can be no secret.
 pub(super) fn without_secret(name: &str, value: &str, reason: &str) -> String {
-    match SHOWN.contains(&name) {
-        true => format!("{reason} (the value is {value:?})"),
-        false if value.is_empty() => reason.to_owned(),
-        false => reason.replace(value, "..."),
+    if SHOWN.contains(&name) {
+        format!("{reason} (the value is {value:?})")
+    } else if value.is_empty() {
+        reason.to_owned()
+    } else {
+        reason.replace(value, "...")
     }
 }
 

@@ -45,15 +45,16 @@ pub(crate) fn batch_size(name: &str, size: &Bound<'_, PyAny>) -> PyResult<usize>
         return Ok(usize::MAX);
     }
     let is_number = size.is_instance_of::<PyInt>() && !size.is_instance_of::<PyBool>();
-    match is_number && size.ge(1)? {
+    if is_number && size.ge(1)? {
         // A number that is too large for the engine limits nothing.
-        true => Ok(size.extract().unwrap_or(usize::MAX)),
-        false => Err(usage(
+        Ok(size.extract().unwrap_or(usize::MAX))
+    } else {
+        Err(usage(
             size.py(),
             &format!(
                 "source \"{name}\": batch_size is a number of items from 1, not {}",
                 show(size)
             ),
-        )),
+        ))
     }
 }

@@ -435,10 +435,11 @@ impl<S: Storage> Broker<S> {
         if of_all == 0 {
             return !open || limit > 0;
         }
-        match open {
-            true if opens < limit && of_all < in_all && has_room => true,
-            true => has_room && self.may_give_up(by, id, key.name),
-            false => opens == 0 || !self.has_open(by, Some(id)),
+        if open {
+            let may_open = opens < limit && of_all < in_all;
+            has_room && (may_open || self.may_give_up(by, id, key.name))
+        } else {
+            opens == 0 || !self.has_open(by, Some(id))
         }
     }
 

@@ -342,13 +342,14 @@ fn copy_dir(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).into_iter().flatten() {
         let entry = entry.unwrap();
         let to = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy_dir(&entry.path(), &to),
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &to)
+        } else {
             // The work in the background may remove a file meanwhile.
-            false => match fs::copy(entry.path(), to) {
+            match fs::copy(entry.path(), to) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 copied => drop(copied.unwrap()),
-            },
+            }
         }
     }
 }

@@ -66,10 +66,11 @@ impl Listeners {
     pub(super) fn bind(options: &ServerOptions) -> Result<Self, ServerError> {
         let addresses = &options.listen;
         let mut listeners = Vec::new();
-        let passed = match options.owns_process {
+        let passed = if options.owns_process {
             // Variables that are malformed are not those of systemd.
-            true => sd_listen_fds::get().unwrap_or_default(),
-            false => Vec::new(),
+            sd_listen_fds::get().unwrap_or_default()
+        } else {
+            Vec::new()
         };
         for (index, (_, socket)) in passed.into_iter().enumerate() {
             let listener =

@@ -97,10 +97,12 @@ impl Session {
                 session.write_or_error(flushed, reply::END);
             }),
             Request::FlushAll { noreply } => {
-                let answer: &[u8] = match kestrel {
-                    _ if noreply => b"",
-                    true => reply::FLUSHED_ALL,
-                    false => reply::OK,
+                let answer: &[u8] = if noreply {
+                    b""
+                } else if kestrel {
+                    reply::FLUSHED_ALL
+                } else {
+                    reply::OK
                 };
                 let failed = None;
                 self.begin(broker, Task::Flush { answer, failed }, broker.names(), now);

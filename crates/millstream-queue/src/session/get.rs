@@ -54,11 +54,13 @@ impl Session {
                 key: &key,
                 with_id: get.with_id,
             };
-            let got = match std::mem::take(&mut queued) {
+            let got = if !std::mem::take(&mut queued) {
+                broker.get(self.id, &key, now)
+            } else if self.batch.is_some() {
                 // Its first items were sent.
-                true if self.batch.is_some() => Ok(GetOutcome::Nothing),
-                true => resumed(broker.resume(self.id, &key, now)),
-                false => broker.get(self.id, &key, now),
+                Ok(GetOutcome::Nothing)
+            } else {
+                resumed(broker.resume(self.id, &key, now))
             };
             match got {
                 Ok(GetOutcome::Item(item)) => self.write_found(&asked, None, &item),

@@ -469,10 +469,11 @@ impl<C> Runner<C> {
             inlet.placed = true;
         }
         if !repeats {
-            return match binds {
-                true => self.skip_to(number, place.next),
+            return if binds {
+                self.skip_to(number, place.next)
+            } else {
                 // A loss of power took outputs away: the last one that is left says where to go on.
-                false => Ok(()),
+                Ok(())
             };
         }
         let position = inlet.position();

@@ -129,10 +129,10 @@ impl<A> Panes<A> {
             pane.save_head(out);
             let is_known = pane.saved.get() > 0;
             pack::flag(is_known, out);
-            match is_known {
-                true if !codec.save_added(&pane.acc, out)? => return Ok(false),
-                true => {}
-                false => codec.save(&pane.acc, out)?,
+            if !is_known {
+                codec.save(&pane.acc, out)?;
+            } else if !codec.save_added(&pane.acc, out)? {
+                return Ok(false);
             }
             pane.saved.set(pane.items);
         }

@@ -78,8 +78,9 @@ fn kind_below(path: &Path, kind: JournalKind) -> JournalKind {
     if is_journal(&path.join("epochs")) {
         return JournalKind::State;
     }
-    match path.join(".lock").is_file() {
-        true if kind == JournalKind::Journal => JournalKind::Queue,
-        _ => kind,
+    if kind == JournalKind::Journal && path.join(".lock").is_file() {
+        JournalKind::Queue
+    } else {
+        kind
     }
 }

@@ -51,7 +51,7 @@ def test_a_flow_that_has_failed_keeps_its_page(tab: Tab, tmp_path: Path, options
         flow.wait_running()
         until("items", lambda: flow.step("book")["items_in"] > 0)
         tab.page.goto(flow.url)
-        tab.wait("document.querySelectorAll('.node').length === 3")
+        tab.wait("document.querySelectorAll('.node').length > 2")
         (tmp_path / "end").touch()
         shown = until("the error", lambda: (snapshot(flow) or {}).get("down") and snapshot(flow))
         assert "ValueError: no account" in shown["down"]["error"] and not shown["down"]["is_restarted"]
@@ -68,7 +68,7 @@ def test_a_flow_that_has_failed_keeps_its_page(tab: Tab, tmp_path: Path, options
             if reload:
                 tab.page.reload()
             tab.wait("document.body.classList.contains('down')")
-            tab.wait("document.querySelectorAll('.node').length === 3")
+            tab.wait("document.querySelectorAll('.node').length > 2")
             tab.wait("document.querySelector('#conditions pre')?.textContent.includes('raise ValueError')")
             assert "has failed and is not started again" in tab.page.locator("#verdict").inner_text()
             assert tab.page.locator("#conditions b").count() == 0

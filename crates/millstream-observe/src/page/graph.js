@@ -83,7 +83,8 @@ class GraphMap {
     this.picture = svg("svg", { class: "map", width, height, viewBox: `0 0 ${graph.width} ${graph.height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     this.boxes = graph.nodes.map((node) => svg("rect", { class: "map-node", x: node.x, y: node.y, ...graph.node }));
     this.frame = svg("rect", { class: "map-frame" });
-    this.picture.append(...this.boxes, this.frame);
+    // A click between the boxes counts too.
+    this.picture.append(svg("rect", { class: "map-back", width: graph.width, height: graph.height }), ...this.boxes, this.frame);
     this.scale = scale;
     const move = (event) => {
       const { left, top } = this.picture.getBoundingClientRect();

@@ -92,7 +92,7 @@ def shows_the_part_of_its_map(tab: Tab) -> None:
     picture = tab.page.locator("svg.map")
     box = picture.bounding_box()
     assert box
-    picture.click(position={"x": box["width"] - 2, "y": box["height"] - 2})
+    picture.click(position={"x": box["width"] - 8, "y": box["height"] - 6})
     end = "(place) => place.scrollLeft + place.clientWidth >= place.scrollWidth - 2"
     place = tab.page.locator("#graph")
     assert place.evaluate(end)

@@ -70,7 +70,7 @@ class InView {
 const MARKS = { none: "", cause: "limits the flow", waiting: "waits" };
 
 // The scale from which on the text of a node can be read, and the size of the map of a larger graph.
-const SCALE_MIN = 0.62;
+const SCALE_MIN = 0.77;
 const MAP_HEIGHT = 120;
 const MAP_HEIGHT_MIN = 18;
 

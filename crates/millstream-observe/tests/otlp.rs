@@ -169,7 +169,7 @@ fn a_call_of_a_service_is_a_trace_with_its_wait() {
         output: Some(folder.path().join("replies")),
         dead_letters: None,
     };
-    observer.show(Services::watch(watched, None).unwrap());
+    observer.show(Services::watch(watched).unwrap());
     let ends = stop.clone();
     let runs = meter;
     let running = Builder::new().name("service".to_owned()).spawn(move || {

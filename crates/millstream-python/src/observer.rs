@@ -114,7 +114,7 @@ impl Observer {
             output,
             dead_letters,
         };
-        let services = Services::watch(service, Some(stacks()))
+        let services = Services::watch_with(service, Some(stacks()))
             .map_err(|error| usage(py, &chain(&error).to_string()))?;
         self.engine.show(services);
         Ok(())

@@ -69,11 +69,20 @@ impl Drop for Services {
 }
 
 impl Services {
-    /// Watches a service; `stacks` is asked what its thread does that has been inside one call for seconds.
+    /// Watches a service.
     ///
     /// # Errors
     /// [`ObserveError::Bind`]: the thread cannot be started.
-    pub fn watch(service: ServiceOf, stacks: Option<StackOf>) -> Result<Self, ObserveError> {
+    pub fn watch(service: ServiceOf) -> Result<Self, ObserveError> {
+        Self::watch_with(service, None)
+    }
+
+    /// Watches a service; `stacks` is asked what its thread does that has been inside one call for seconds.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn watch_with(service: ServiceOf, stacks: Option<StackOf>) -> Result<Self, ObserveError> {
         Self::look_at(Subject::One(Box::new(Watched::new(service, stacks))))
     }
 

@@ -241,8 +241,8 @@ fn panels() -> Vec<Value> {
         let metric = metric.unwrap_or_else(|| panic!("{name} is no metric"));
         panels.push(panel(metric, id, (index % 3 * 8, 1 + index / 3 * 8)));
     }
-    let mut y = 1 + OVERVIEW.len().div_ceil(3) * 8;
-    for (title, _) in ROWS {
+    let first = 1 + OVERVIEW.len().div_ceil(3) * 8;
+    for (y, (title, _)) in (first..).zip(ROWS) {
         id += 1;
         let of_row = id;
         let mut closed = Vec::new();
@@ -252,7 +252,6 @@ fn panels() -> Vec<Value> {
         }
         assert!(!closed.is_empty(), "{title}");
         panels.push(row(of_row, title, y, closed));
-        y += 1;
     }
     panels
 }

@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # What builds the package is there; and all of requirements-dev.txt.
 BUILDER := $(VENV)/.builder
 READY   := $(VENV)/.ready
-PYSRC  := $(wildcard python tests examples benchmarks/python)
+PYSRC  := $(wildcard python tests examples docs/hooks.py benchmarks/python)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Where random runs begin, and for how long they go on.
@@ -26,7 +26,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UNPUBLISHED := millstream-python millstream-sim
 .DEFAULT_GOAL := help
 .PHONY: help build program package demo setup machine tested check test rust lint code interfaces described api soak variations \
-	kills worlds models versions fuzz packets rigs pythons tests-of-api miri bench wheel crates docs clean
+	kills worlds models versions fuzz packets rigs pythons tests-of-api miri bench wheel crates docs site clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -182,6 +182,9 @@ crates:  ## package the published crates into target/package/
 
 docs:  ## build the Rust documentation into target/doc/
 	cargo doc --no-deps $(ALL)
+
+site: $(READY)  ## build the site of the documents into target/site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:  ## remove everything that was built
 	cargo clean

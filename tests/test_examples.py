@@ -5,7 +5,6 @@ What comes out is judged by a plain model in Python that reads the same input.
 
 import json
 import os
-import re
 import socket
 import struct
 import subprocess
@@ -414,7 +413,7 @@ def process_in(folder: Path, command: Command) -> Iterator[subprocess.Popen[str]
             running.wait()
 
 
-# The README and the guide.
+# The guide and the README.
 
 
 GUIDES = (
@@ -446,28 +445,8 @@ def test_the_python_examples_of_the_guides_run(block: str, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
 
 
-def readme_block(language: str) -> str:
-    found = blocks(ROOT / "README.md", language)
-    assert found, f"README.md has no {language} example"
-    return found[0]
-
-
-def test_the_python_example_of_the_readme_runs(tmp_path: Path) -> None:
-    (tmp_path / "page_views.py").write_text(readme_block("python"))
-    views = [("00:03", "/home"), ("00:41", "/cart"), ("00:50", "/home"), ("01:12", "/home")]
-    rows = [f"2026-11-23T10:{time}+00:00,{page}\n" for time, page in views]
-    (tmp_path / "access.csv").write_text("time,page\n" + "".join(rows))
-    command = [sys.executable, "page_views.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
-    assert done.returncode == 0, done.stderr
-    # The picture beside the example shows what comes out.
-    expected = ["('/home', '10:00 2')", "('/cart', '10:00 1')", "('/home', '10:01 1')"]
-    assert done.stdout.splitlines() == expected
-    assert re.findall(r"\('/.*?'\)", "".join(blocks(ROOT / "README.md", ""))) == expected
-
-
 def test_the_rust_example_of_the_readme_is_the_one_that_is_tested() -> None:
     program = (EXAMPLES / "word_count" / "main.rs").read_text()
-    for part in readme_block("rust").split("\n\n"):
+    for part in blocks(ROOT / "README.md", "rust")[0].split("\n\n"):
         indented = [textwrap.indent(part.strip("\n"), " " * depth) for depth in (0, 4)]
         assert any(text in program for text in indented), part

@@ -1,63 +1,88 @@
-"""The tutorials, run as they are written: each page in an empty directory, with the package alone.
-
-A block ``sh`` is run by one shell, after those before it; ``sh background`` is what the reader starts in
-another terminal. A block ``text`` is what the block before it prints. Each page has a network of its own, and
-so have its processes.
-"""
+"""Pages that say what to type, run as they are written: README, tutorials, the recipes of the cookbook."""
 
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import written
 from documents import ROOT
+from postgres_server import PASSWORD, Server
 
-TUTORIALS = ROOT / "docs" / "tutorial"
-BLOCK = re.compile(r"^```([a-z ]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-ALONE = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
-# What a tutorial installs is here; what it starts in the background logs to files.
-BEFORE = "set -eu\nexec 2>errors.log\nip link set lo up\npip() { :; }\n"
-END = "@@@"
-TIMEOUT = 150
+COOKBOOK = ROOT / "docs" / "cookbook"
 
 
-def script(blocks: list[tuple[str, str]]) -> str:
-    """The blocks as one program, which prints a line after the output of each."""
-    parts = [BEFORE]
-    for kind, text in blocks:
-        if kind == "sh":
-            parts.append(text)
-        elif kind == "sh background":
-            parts.append(f"{{\n{text}}} >>background.log 2>&1 &\n")
-        parts.append(f"echo; echo {END}\n")
-    return "".join(parts)
-
-
-@pytest.mark.parametrize("page", sorted(TUTORIALS.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "tutorial").glob("*.md")), ids=lambda page: page.stem
+)
 def test_a_tutorial_runs_as_written(page: Path, tmp_path: Path) -> None:
-    blocks = BLOCK.findall(page.read_text())
-    assert {kind for kind, _ in blocks} <= {"sh", "sh background", "text"}
-    (tmp_path / "page.sh").write_text(script(blocks))
-    (tmp_path / "empty").mkdir()
-    command = [*ALONE, "bash", str(tmp_path / "page.sh")]
-    ran = subprocess.run(command, cwd=tmp_path / "empty", stdout=subprocess.PIPE, text=True, timeout=TIMEOUT)
-    logs = "".join(
-        f"--- {log.name}\n{log.read_text()}"
-        for log in (*tmp_path.rglob("errors.log"), *tmp_path.rglob("background.log"))
-    )
-    assert ran.returncode == 0, ran.stdout + logs
-    outputs = [output.strip() for output in ran.stdout.split(END)]
-    for index, (kind, text) in enumerate(blocks):
-        if kind == "text":
-            assert outputs[index - 1] == text.strip(), logs
+    blocks = written.blocks(page.read_text())
+    assert blocks and all(block.language in ("sh", "text") for block in blocks)
+    written.run(blocks, tmp_path)
+
+
+def test_the_readme_runs_as_written(tmp_path: Path) -> None:
+    blocks = written.blocks((ROOT / "README.md").read_text())
+    assert sum(block.language == "text" for block in blocks) >= 4
+    written.run(blocks, tmp_path)
+
+
+def recipes() -> list[tuple[str, list[written.Block]]]:
+    """The recipes by page and title, each with the files that its page begins with."""
+    found = []
+    for page in sorted(COOKBOOK.glob("*.md")):
+        introduction, *sections = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+        files = written.blocks(introduction)
+        for section in sections:
+            title, _, text = section.partition("\n")
+            found.append((f"{page.stem}: {title}", files + written.blocks(text)))
+    return found
+
+
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A database server, with a socket in its folder: a network of one's own does not reach its port."""
+    server = Server()
+    try:
+        server.settings["unix_socket_directories"] = str(server.folder)
+        server.start()
+        for name, value in (("HOST", server.folder), ("PORT", server.port), ("USER", "postgres")):
+            monkeypatch.setenv(f"PG{name}", str(value))
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        yield
+    finally:
+        server.remove()
+
+
+@pytest.mark.parametrize("blocks", [pytest.param(blocks, id=name) for name, blocks in recipes()])
+def test_a_recipe_prints_what_it_says(
+    blocks: list[written.Block], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    assert blocks[-1].language == "text"
+    if any("psql" in block.text for block in blocks):
+        request.getfixturevalue("database")
+    written.run(blocks, tmp_path)
+
+
+def test_the_cookbook_has_thirty_recipes() -> None:
+    assert len(recipes()) >= 30
+
+
+def test_a_block_that_prints_something_else_is_found(tmp_path: Path) -> None:
+    blocks = written.blocks("```python\nprint(1)\n```\n\n```text\n2\n```\n")
+    with pytest.raises(AssertionError, match="^1\n--- instead of\n2\n"):
+        written.run(blocks, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["alerts", "queue", "service"])
 def test_a_new_folder_passes_its_own_tests(kind: str, tmp_path: Path) -> None:
     subprocess.run(["millstream", "new", kind], cwd=tmp_path, check=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    ran = subprocess.run(command, cwd=tmp_path / kind, capture_output=True, text=True, timeout=TIMEOUT)
+    ran = subprocess.run(
+        command, cwd=tmp_path / kind, capture_output=True, text=True, timeout=written.TIMEOUT
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.search(r"\b[1-9]\d* passed", ran.stdout)
 

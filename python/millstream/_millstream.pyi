@@ -466,6 +466,7 @@ def csv_read(
     max_record: int,
     compression: str | None,
     types: list[tuple[str, Callable[[str], object]]],
+    row: Callable[..., Any] | None,
     local: bool,
 ) -> CsvSource[Any]: ...
 def csv_directory(
@@ -478,6 +479,7 @@ def csv_directory(
     max_record: int,
     compression: str | None,
     types: list[tuple[str, Callable[[str], object]]],
+    row: Callable[..., Any] | None,
     local: bool,
 ) -> CsvSource[Any]: ...
 def journal_read(

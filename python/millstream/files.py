@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from ._values.durations import Seconds
-    from ._values.types import Decoder, Frame, U
+    from ._values.types import Decoder, Frame, T, U
 
     Path = str | os.PathLike[str]
     Compression = Literal["auto", "gzip", "zstd"] | None
@@ -404,6 +404,18 @@ def csv(
     types: Types,
     local: bool = False,
 ) -> _millstream.CsvSource[dict[str, Any]]: ...
+@overload
+def csv(
+    path: Path | Sequence[Path],
+    header: Literal[True] | Sequence[str] = True,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    *,
+    types: type[T],
+    local: bool = False,
+) -> _millstream.CsvSource[T]: ...
 def csv(
     path: Path | Sequence[Path],
     header: bool | Sequence[str] = True,
@@ -411,7 +423,7 @@ def csv(
     quote: str | None = '"',
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
-    types: Types | None = None,
+    types: Types | type[Any] | None = None,
     local: bool = False,
 ) -> _millstream.CsvSource[Any]:
     """Reads the rows of CSV files (UTF-8).
@@ -431,15 +443,19 @@ def csv(
         max_record: the largest record in bytes; a longer one ends the flow.
         compression: of the files, as for :func:`frames`.
         types: for the names of some fields the functions that make values of their text, for instance
-            ``{"price": float}``. Other fields stay text. An exception is treated as ``on_error`` of the
-            source says; the error names file, line and column. An empty field is passed on too.
+            ``{"price": float}``; other fields stay text. Or the class of the rows: a dataclass,
+            ``NamedTuple``, ``TypedDict`` or ``msgspec.Struct``, whose annotations say what is made of each
+            field; others are left out. An exception is treated as ``on_error`` of the source says; the error
+            names file, line and column. An empty field is None where the annotation allows it, and is
+            passed on otherwise.
         local: whether each process reads what its own machine has, as for :func:`lines`.
 
     Returns:
-        A source of dicts or lists.
+        A source of dicts or lists, or of objects of the class.
 
     Raises:
-        FlowUsageError: ``header`` has no names, or one twice; ``types`` has a name that is no field.
+        FlowUsageError: ``header`` has no names, or one twice; ``types`` has a name that is no field, or is
+            no class of rows.
 
     Example:
         >>> import millstream as ms
@@ -455,12 +471,14 @@ def csv(
         [{'name': 'tea, green', 'price': 3}]
     """
     dialect = (delimiter, quote, _header(header))
+    functions, row = types_of(types, dialect[2])
     return _millstream.csv_read(
         paths_of(path),
         dialect=dialect,
         max_record=max_record,
         compression=compression,
-        types=types_of(types, dialect[2]),
+        types=functions,
+        row=row,
         local=local,
     )
 
@@ -508,6 +526,21 @@ def csv_directory(
     types: Types,
     local: bool = False,
 ) -> _millstream.CsvSource[dict[str, Any]]: ...
+@overload
+def csv_directory(
+    path: Path,
+    pattern: str = "*.csv",
+    header: Literal[True] | Sequence[str] = True,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    partitions: int = 1,
+    follow: Seconds | None = None,
+    max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    *,
+    types: type[T],
+    local: bool = False,
+) -> _millstream.CsvSource[T]: ...
 def csv_directory(
     path: Path,
     pattern: str = "*.csv",
@@ -518,7 +551,7 @@ def csv_directory(
     follow: Seconds | None = None,
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
-    types: Types | None = None,
+    types: Types | type[Any] | None = None,
     local: bool = False,
 ) -> _millstream.CsvSource[Any]:
     """Reads the rows of all CSV files in a directory: rows as :func:`csv`, files as :func:`directory`.
@@ -539,9 +572,7 @@ def csv_directory(
             end. None: the source ends with the files that exist when it begins.
         max_record: the largest record in bytes; a longer one ends the flow.
         compression: of the files, as for :func:`frames`.
-        types: for the names of some fields the functions that make values of their text, for instance
-            ``{"price": float}``. Other fields stay text. An exception is treated as ``on_error`` of the
-            source says; the error names file, line and column. An empty field is passed on too.
+        types: as for :func:`csv`.
         local: whether each process reads what its own machine has, as for :func:`lines`.
 
     Returns:
@@ -564,6 +595,7 @@ def csv_directory(
         [{'name': 'milk', 'price': '1'}, {'name': 'tea', 'price': '3'}]
     """
     dialect = (delimiter, quote, _header(header))
+    functions, row = types_of(types, dialect[2])
     return _millstream.csv_directory(
         path,
         pattern,
@@ -572,7 +604,8 @@ def csv_directory(
         dialect=dialect,
         max_record=max_record,
         compression=compression,
-        types=types_of(types, dialect[2]),
+        types=functions,
+        row=row,
         local=local,
     )
 

@@ -1,4 +1,4 @@
-"""Every block of Python in the guides and the README passes the type checkers that users run."""
+"""Every block of Python in the guides, the cookbook and the README passes type checkers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import written
 from documents import GUIDE, ROOT, blocks
 
 TIMEOUT = 240
 
 # The guides that define `desk`, which other blocks import, and in how many of their first blocks.
 DESKS = {"services.md": 2, "when-a-machine-is-lost.md": 1}
-DOCUMENTS = sorted([*GUIDE.glob("*.md"), ROOT / "README.md"])
+COOKBOOK = ROOT / "docs" / "cookbook"
+DOCUMENTS = sorted([*GUIDE.glob("*.md"), *COOKBOOK.glob("*.md"), ROOT / "README.md"])
 # Clients without types of their own. Everything else has types.
 MYPY = """
 [mypy]
@@ -35,6 +37,9 @@ def programs(definer: str) -> dict[str, str]:
         begin = count if document.name == definer else 0
         for number, block in enumerate(blocks(document, "python")[begin:], begin):
             made[f"{document.stem.replace('-', '_')}_{number}.py"] = block
+        for block in written.blocks(document.read_text()):
+            if block.file.endswith(".py"):
+                assert made.setdefault(block.file, block.text) == block.text, "two files of one name"
     return made
 
 

@@ -113,7 +113,7 @@ def test_what_a_timer_raises_is_raised_and_times_are_checked() -> None:
     with pytest.raises(LookupError, match="no rate"):
         trial.advance(1)
     for wrong in (-1.0, math.nan, math.inf):
-        with pytest.raises(ServiceError, match="time goes on by 0 seconds or more"):
+        with pytest.raises(ServiceError, match="advanced by 0 seconds to 285 years"):
             trial.advance(wrong)
     with pytest.raises(ServiceError, match="needs a time zone"):
         trial.advance_to(datetime(2026, 1, 1))
@@ -122,6 +122,17 @@ def test_what_a_timer_raises_is_raised_and_times_are_checked() -> None:
         match=r"timers would be called \d+ times from 2026-11-23T08:00:00Z to .*a test may have 100000",
     ):
         Trial(Meter, START).advance(200_000)
+
+
+def test_a_component_cannot_advance_its_own_trial() -> None:
+    class Hasty(Meter):
+        @every(1.0)
+        def hurry(self, now_ns: int) -> None:
+            trial.advance(1)
+
+    trial = Trial(Hasty, START)
+    with pytest.raises(ServiceError, match="a component cannot advance it from a timer"):
+        trial.advance(1)
 
 
 IN = """\

@@ -70,10 +70,10 @@ pub(crate) fn unlocked<R>(work: impl FnOnce() -> R) -> R {
 /// What is wrapped around the life of each worker thread.
 pub(crate) fn around_worker() -> Wrapper {
     Arc::new(|life| {
-        // A worker that is not noted has no stack on the page, and works.
+        // A worker that is not noted has no stack on the page and a collector that runs often, and works.
         let note = |what: &str| {
             locked_while_alive(|py| {
-                py.import("millstream._run.stacks")?
+                py.import("millstream._run.workers")?
                     .call_method0(what)
                     .map(drop)
             })

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from .._errors.flow import FlowUsageError
 from .._values.durations import nanos
+from .._values.row_class import row_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from .._values.durations import Seconds
 
@@ -35,10 +37,18 @@ def poll(follow: Seconds | None) -> float | None:
 
 
 def types_of(
-    types: Mapping[str, Callable[[str], object]] | None, header: bool | list[str]
-) -> list[tuple[str, Callable[[str], object]]]:
-    """The functions of fields of CSV, by the names of the fields."""
-    typed = [] if types is None else list(types.items())
+    types: Mapping[str, Callable[[str], object]] | type[Any] | None, header: bool | list[str]
+) -> tuple[list[tuple[str, Callable[[str], object]]], Callable[..., Any] | None]:
+    """The functions of fields of CSV by the names of the fields, and what makes rows, if it is not a dict."""
+    if types is None:
+        return [], None
+    functions, row = row_class(types) if isinstance(types, type) else (types, None)
+    if not hasattr(functions, "items"):
+        raise FlowUsageError(
+            "types is a dataclass, NamedTuple, TypedDict or msgspec.Struct, or functions by the names of "
+            f"fields, not {types!r}"
+        )
+    typed = list(functions.items())
     for name, function in typed:
         if not callable(function):
             raise FlowUsageError(f"types has a function for each name, not {function!r} for {name!r}")
@@ -46,4 +56,4 @@ def types_of(
             raise FlowUsageError("types needs the names of the fields: header is True or the names")
         if header is not True and name not in header:
             raise FlowUsageError(f"types has {name!r}, which is no field: the fields are {header!r}")
-    return typed
+    return typed, row

@@ -94,7 +94,6 @@ def run_with(
     # On this thread Ctrl-C reaches the user's code as it always does.
     here = rehearsal is not None and options.workers == 1
     restore_signals = _leave_signals if here else hook_signals(stopper)
-    restore_collector = _calm_collector()
     try:
         report = _millstream.run(flow._flow, options, stopper, rehearsal, observer, crash)
     except BaseException as error:
@@ -102,7 +101,6 @@ def run_with(
             _abandoned.append((stopper, LOST if isinstance(error, MemberLostError) else INTERRUPTED))
         raise
     finally:
-        restore_collector()
         restore_signals()
     if stopper.stopped and in_notebook():
         raise KeyboardInterrupt
@@ -128,26 +126,6 @@ def _leave() -> None:
             # Nothing is left that could report the error.
             pass
     os._exit(codes[-1])
-
-
-DEFAULT_THRESHOLDS = (700, 10, 10), (2000, 10, 0), (2000, 10, 10)
-"""The default of ``gc.get_threshold()``, by version of Python."""
-CALM_THRESHOLDS = (50_000, 20, 100)
-
-
-def _calm_collector() -> Callable[[], None]:
-    """Makes the collector of reference cycles run less often; returns the function that undoes that.
-
-    A flow keeps a state for each key and makes few cycles. With the default thresholds the collector
-    traverses all states repeatedly: at a million keys that takes half of the time, in pauses of milliseconds.
-    """
-    import gc
-
-    before = gc.get_threshold()
-    if before not in DEFAULT_THRESHOLDS:
-        return lambda: None
-    gc.set_threshold(*CALM_THRESHOLDS)
-    return lambda: gc.set_threshold(*before)
 
 
 def _leave_signals() -> None:

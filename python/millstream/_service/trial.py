@@ -229,7 +229,7 @@ class Trial(Generic[C]):
 
 def nanoseconds(seconds: float) -> int:
     if not 0 <= seconds < 9e9:
-        raise ServiceError(f"{seconds} seconds: time goes on by 0 seconds or more, and by 285 years at most")
+        raise ServiceError(f"{seconds} seconds: the clock can be advanced by 0 seconds to 285 years")
     return round(seconds * 1_000_000_000)
 
 

@@ -33,11 +33,16 @@ enum Kind {
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct CsvSource {
     kind: Kind,
-    types: Types,
+    types: Arc<Types>,
 }
 
-/// For the names of some fields the functions that make objects of their text.
-type Types = Arc<Vec<(String, Py<PyAny>)>>;
+/// What is made of the text of fields and rows.
+struct Types {
+    /// For the names of some fields the functions that make objects of their text.
+    functions: Vec<(String, Py<PyAny>)>,
+    /// What makes a row of these objects by name. Without it a row is a dictionary of all fields.
+    row: Option<Py<PyAny>>,
+}
 
 #[pymethods]
 impl CsvSource {
@@ -72,7 +77,7 @@ impl CsvSource {
 /// Makes objects of rows, on one worker.
 struct RowsStep {
     policy: ErrorHandler,
-    types: Types,
+    types: Arc<Types>,
     /// The fields of the last batch.
     fields: Option<NamedFields>,
 }
@@ -88,7 +93,7 @@ impl RowsStep {
     fn make(
         on_error: &OnErrorOption,
         source: &str,
-        types: &Types,
+        types: &Arc<Types>,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
         Ok(RowsStep {
@@ -106,7 +111,11 @@ impl RowsStep {
         }
         let names = rows.names().unwrap_or_default();
         if let Some(row) = rows.get(0) {
-            let unknown = self.types.iter().find(|(name, _)| !names.contains(name));
+            let unknown = self
+                .types
+                .functions
+                .iter()
+                .find(|(name, _)| !names.contains(name));
             if let Some((name, _)) = unknown {
                 let what =
                     format!("types has {name:?}, which is no field: the fields are {names:?}");
@@ -114,7 +123,11 @@ impl RowsStep {
             }
         }
         let column = |name: &String| {
-            let function = self.types.iter().position(|(typed, _)| typed == name);
+            let function = self
+                .types
+                .functions
+                .iter()
+                .position(|(typed, _)| typed == name);
             (PyString::new(py, name).unbind(), function)
         };
         self.fields = rows.names().map(|names| NamedFields {
@@ -138,13 +151,17 @@ impl RowsStep {
         };
         let fields = PyDict::new(py);
         for (index, (name, function)) in named.columns.iter().enumerate() {
-            let text = row.text(index).map_err(wrong)?;
             match function {
-                None => fields.set_item(name, text)?,
                 Some(function) => fields.set_item(name, self.typed(py, row, index, *function)?)?,
+                None if self.types.row.is_some() => {}
+                None => fields.set_item(name, row.text(index).map_err(wrong)?)?,
             }
         }
-        Ok(fields.into_any())
+        let Some(make) = &self.types.row else {
+            return Ok(fields.into_any());
+        };
+        let made = make.bind(py).call((), Some(&fields));
+        made.map_err(|error| placed(py, row, 0, "the row", error))
     }
 
     /// Makes an object of the text of a field. An exception becomes a ValueError with file, line and column.
@@ -158,17 +175,12 @@ impl RowsStep {
         let wrong = |cause: millstream_flow::error::Cause| {
             PyValueError::new_err(chain(&*cause).to_string())
         };
-        let (name, function) = &self.types[function];
+        let (name, function) = &self.types.functions[function];
         let text = row.text(index).map_err(wrong)?;
         let made = function.bind(py).call1((text,));
         made.map_err(|error| {
-            if !error.is_instance_of::<PyException>(py) {
-                return error;
-            }
-            let what = format!("the field {name} has {:?}: {error}", shorten(text));
-            let named = wrong(row.wrong(index, &what));
-            named.set_cause(py, Some(error));
-            named
+            let what = format!("the field {name} has {:?}", shorten(text));
+            placed(py, row, index, &what, error)
         })
     }
 
@@ -202,6 +214,17 @@ impl RowsStep {
         };
         self.policy.handle_read(None, read, error, cx, py)
     }
+}
+
+/// An exception as a ValueError with file, line and column.
+fn placed(py: Python<'_>, row: Row<'_>, index: usize, what: &str, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    let wrong = row.wrong(index, &format!("{what}: {error}"));
+    let placed = PyValueError::new_err(chain(&*wrong).to_string());
+    placed.set_cause(py, Some(error));
+    placed
 }
 
 impl Step<Rows, PyBatch> for RowsStep {
@@ -243,7 +266,8 @@ fn described(
 
 /// CSV files to read rows from; each is a partition.
 #[pyfunction]
-#[pyo3(signature = (paths, *, dialect, max_record, compression, types, local))]
+#[pyo3(signature = (paths, *, dialect, max_record, compression, types, row, local))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn csv_read(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -251,6 +275,7 @@ pub(crate) fn csv_read(
     max_record: usize,
     compression: Option<&str>,
     types: Vec<(String, Py<PyAny>)>,
+    row: Option<Py<PyAny>>,
     local: bool,
 ) -> PyResult<CsvSource> {
     let (dialect, header) = described(py, dialect)?;
@@ -261,13 +286,16 @@ pub(crate) fn csv_read(
     let source = source.compression(self::compression(py, compression)?);
     Ok(CsvSource {
         kind: Kind::Files(source.max_record(max_record)),
-        types: Arc::new(types),
+        types: Arc::new(Types {
+            functions: types,
+            row,
+        }),
     })
 }
 
 /// The CSV files of a directory; `follow` in seconds.
 #[pyfunction]
-#[pyo3(signature = (path, pattern, *, partitions, follow, dialect, max_record, compression, types, local))]
+#[pyo3(signature = (path, pattern, *, partitions, follow, dialect, max_record, compression, types, row, local))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn csv_directory(
     py: Python<'_>,
@@ -279,6 +307,7 @@ pub(crate) fn csv_directory(
     max_record: usize,
     compression: Option<&str>,
     types: Vec<(String, Py<PyAny>)>,
+    row: Option<Py<PyAny>>,
     local: bool,
 ) -> PyResult<CsvSource> {
     let (dialect, header) = described(py, dialect)?;
@@ -295,6 +324,9 @@ pub(crate) fn csv_directory(
     }
     Ok(CsvSource {
         kind: Kind::Directory(source),
-        types: Arc::new(types),
+        types: Arc::new(Types {
+            functions: types,
+            row,
+        }),
     })
 }

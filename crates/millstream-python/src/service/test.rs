@@ -184,7 +184,10 @@ impl Trial {
     ) -> PyResult<()> {
         let hold = || self.trial.lock().unwrap_or_else(PoisonError::into_inner);
         let trial = hold().take();
-        let trial = trial.ok_or_else(|| service_error(py, "the clock of this trial is being advanced: a component cannot advance it from a timer"))?;
+        let trial = trial.ok_or_else(|| {
+            let why = "the clock of this trial is being advanced: a component cannot advance it from a timer";
+            service_error(py, why)
+        })?;
         let (trial, done) = work(trial);
         *hold() = Some(trial);
         done.map_err(|cause| raised(py, cause))

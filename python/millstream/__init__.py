@@ -120,6 +120,9 @@ if TYPE_CHECKING:
     from ._run.cluster import (
         Cluster as Cluster,
     )
+    from ._run.notebook import (
+        show as show,
+    )
     from ._run.replica import (
         Replica as Replica,
     )
@@ -213,6 +216,7 @@ _NAMES = {
     """,
     "_stores.queue": "Queue Queues",
     "_values.record": "Record",
+    "_run.notebook": "show",
     "_run.replica": "Replica",
     "_run.run": "run",
     "_connectors.servers": "Login",

@@ -45,6 +45,7 @@ from typing import Annotated, Any, NamedTuple, Union
 from . import _millstream
 from ._errors.flow import NoAnswerError, ServiceError
 from ._millstream import Clock
+from ._run import stacks
 from ._run.run import hook_signals
 from ._service.calls import Answer, call
 from ._service.components import (
@@ -388,6 +389,8 @@ def serve(
     paths = paths_of(inputs)
     check_component(component)
     with ExitStack() as ending:
+        stacks.begin()
+        ending.callback(stacks.end)
         page = shown(http, http_token, http_open, component.__name__, paths, out, dead_letters)
         hooks = ending.enter_context(page) or hooks
         retain = hooks.retention if hooks else Retention()

@@ -93,8 +93,8 @@ def test_options_are_checked_before_a_run() -> None:
 
 
 def test_a_supervisor_passes_what_the_list_says() -> None:
-    assert flags_passed("once") == {"--drop-state": 1, "--fresh": 0, "--reset-clock": 0}
-    assert flags_passed("never") == {"--processes": 1, "--restarts": 1, "--ready-file": 1}
+    assert flags_passed("once") == {"--drop-state": 1, "--fresh": 0, "--reset-clock": 0, "--open": 0}
+    assert flags_passed("never") == {"--processes": 1, "--restarts": 1, "--ready-file": 1, "--keep-page": 0}
 
 
 def test_the_program_lists_the_verbs_that_are_python() -> None:

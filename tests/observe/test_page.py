@@ -101,6 +101,8 @@ def test_a_healthy_flow_has_no_bottleneck_and_shows_its_epochs(tab: "Tab", tmp_p
         for table, row in (("epochs", "epochs"), ("workers", "1"), ("sources", "numbers")):
             tab.page.locator(f"#{table} button", has_text=row).click()
             tab.wait("page.charts.length === 1")
+        commits = tab.page.locator("#last-commits tbody tr")
+        assert commits.count() > 1 and "committed" in commits.first.inner_text()
         assert faults(tab) == []
         flow.stop()
         assert tab.errors == []

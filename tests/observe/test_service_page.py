@@ -1,11 +1,13 @@
 """The page of a service: its dead letters with their errors, its methods, and what it has taken last."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import millstream as ms
+import pytest
 from documents import GUIDE
 from observed import until
 from store_server import StoreServer
@@ -17,6 +19,35 @@ if TYPE_CHECKING:
     from conftest import Tab
 
 COMPONENT = Path(__file__).with_name("bad_orders.py")
+
+
+HANGING = """
+import pathlib
+import time
+from typing import Protocol
+
+FREE = pathlib.Path(__file__).with_name("free")
+
+
+class Orders(Protocol):
+    def place(self, number: int) -> None: ...
+
+
+class Desk(Orders):
+    def place(self, number: int) -> None:
+        if number == 3:
+            ask_the_bank()
+
+
+def ask_the_bank() -> None:
+    while not FREE.exists():
+        time.sleep(0.05)
+"""
+SYSTEM = """
+[services.desk]
+component = "hanging_desk.py:Desk"
+in = "orders"
+"""
 
 
 def service_of(server: StoreServer) -> Any:
@@ -72,4 +103,50 @@ def test_a_dead_letter_is_shown_with_its_error(tab: "Tab", tmp_path: Path) -> No
         tab.page.emulate_media(color_scheme="light")
         tab.page.evaluate("scrollTo(0, 0)")
         tab.page.screenshot(path=pictures / "page-service.png", clip=area(880))
+        assert tab.errors == []
+
+
+@pytest.mark.parametrize("is_system", [False, True])
+def test_a_call_that_hangs_is_named_with_its_stack(tab: "Tab", tmp_path: Path, is_system: bool) -> None:
+    (tmp_path / "hanging_desk.py").write_text(HANGING)
+    (tmp_path / "desk.toml").write_text(SYSTEM)
+    spec = importlib.util.spec_from_file_location("hanging_desk", tmp_path / "hanging_desk.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    orders = ms.publisher(module.Orders, tmp_path / "orders")
+    for number in range(6):
+        orders.place(number)
+    record = ms.Journal(tmp_path / "orders", "r").next - 3
+    command = ["run", f"{tmp_path}/hanging_desk.py:Desk", "--in", str(tmp_path / "orders")]
+    command = ["up", str(tmp_path / "desk.toml")] if is_system else command
+    with StoreServer(Path(sys.executable), "-m", "millstream", "service", *command) as server:
+        call = until("the call", lambda: service_of(server).get("call"))
+        assert (call["method"], call["input"], call["record"]) == ("place", "orders", record)
+        stack = until("the stack", lambda: (service_of(server)["call"] or {}).get("stack"))
+        assert "ask_the_bank()" in stack and "in place" in stack
+        service = service_of(server)
+        # What it has done before the call is there, however few calls those were; its rate is not known.
+        assert (service["calls"], service["call_rate"], service["state"]) == (3, None, "stuck")
+        said = until("the condition", lambda: [one["words"] for one in server.snapshot()["conditions"]])
+        # One cause, one condition: the lag comes of the call.
+        assert (
+            len(said) == 1 and said[0].startswith('Service "') and f"place() with record {record}" in said[0]
+        )
+        tab.page.goto(server.url)
+        tab.wait("document.querySelectorAll('#services tr.cause').length === 1")
+        tab.wait("document.querySelector('#services-conditions pre')?.textContent.includes('ask_the_bank()')")
+        row = tab.page.locator("#services tr.cause").inner_text()
+        assert "inside place()" in row and "–" in row
+        tab.page.locator("#services tbody button").click()
+        tab.wait("document.getElementById('service-stack')?.textContent.includes('ask_the_bank()')")
+        for scheme in ("light", "dark"):
+            tab.page.emulate_media(color_scheme=scheme)
+            assert faults(tab) == []
+            tab.page.screenshot(path=tmp_path / f"hung-{scheme}.png")
+        (tmp_path / "free").touch()
+        until("the other calls", lambda: service_of(server)["calls"] == 6)
+        until("no condition", lambda: server.snapshot()["conditions"] == [])
+        tab.wait("document.querySelectorAll('#services tr.cause').length === 0")
+        assert service_of(server)["call"] is None and service_of(server)["call_rate"] is not None
         assert tab.errors == []

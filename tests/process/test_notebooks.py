@@ -48,6 +48,13 @@ class Kernel:
             if message["parent_header"].get("msg_id") == request and message["msg_type"] == "stream":
                 printed += message["content"]["text"]
 
+    def shown(self, request: str) -> str:
+        """Waits until a cell has shown something; returns it as HTML."""
+        while True:
+            message = self.client.get_iopub_msg(timeout=PATIENCE)
+            if message["parent_header"].get("msg_id") == request and message["msg_type"] == "display_data":
+                return str(message["content"]["data"]["text/html"])
+
     def reply(self, request: str) -> dict[str, Any]:
         """How a cell ended."""
         deadline = time.monotonic() + PATIENCE

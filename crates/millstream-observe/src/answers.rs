@@ -1,13 +1,19 @@
 //! The answers of the server, each made at most once for a snapshot: a flood of requests costs no more than their
 //! bytes.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use millstream_flow::graph::Description;
 use millstream_flow::watch::Watch;
 use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest, PendingPage};
+use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::about::{self, Fact};
 use crate::actions;
 use crate::assets;
 use crate::conditions::{self, Evaluator};
@@ -26,7 +32,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 struct Newest {
     shown: Shown,
     json: Bytes,
-    metrics: OnceLock<(Bytes, Bytes)>,
+    metrics: OnceLock<[Metrics; 2]>,
 }
 
 impl Newest {
@@ -40,7 +46,7 @@ impl Newest {
     }
 
     /// Returns the metrics in OpenMetrics, and in the older format.
-    fn metrics(&self) -> &(Bytes, Bytes) {
+    fn metrics(&self) -> &[Metrics; 2] {
         self.metrics.get_or_init(|| {
             let mut text = open_metrics(&self.shown.own).unwrap_or_default();
             if let Some(process) = self.shown.process {
@@ -50,8 +56,36 @@ impl Newest {
                 text = labelled(&texts);
             }
             let older = prometheus(&text);
-            (text.into(), older.into())
+            [Metrics::new(text), Metrics::new(older)]
         })
+    }
+}
+
+/// The metrics in one format, and compressed once they are asked for.
+struct Metrics {
+    text: Bytes,
+    compressed: OnceLock<Bytes>,
+}
+
+impl Metrics {
+    fn new(text: String) -> Self {
+        Metrics {
+            text: text.into(),
+            compressed: OnceLock::new(),
+        }
+    }
+
+    fn page(&self, kind: &'static str, is_compressed: bool) -> Page {
+        if !is_compressed {
+            return Page::new(kind, self.text.clone());
+        }
+        let compressed = self.compressed.get_or_init(|| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            // Memory takes all that is written.
+            let _ = encoder.write_all(&self.text);
+            encoder.finish().unwrap_or_default().into()
+        });
+        Page::new(kind, compressed.clone()).with("content-encoding", "gzip")
     }
 }
 
@@ -65,9 +99,15 @@ pub(crate) struct Answers {
     watch: Mutex<Option<Watch>>,
     /// Whether readers have a token, with which they may act.
     has_token: bool,
+    /// Whether other pages may show the page in a frame.
+    framed: bool,
+    /// What the process is.
+    about: Mutex<Vec<Fact>>,
     /// The last restarts of the flow by its supervisor, and their number.
     restarts: Mutex<(u64, Vec<Restart>)>,
     sections: Mutex<Vec<Arc<dyn Section>>>,
+    /// The file that has the newest snapshot and the graph, for a page after this process.
+    kept_in: Mutex<Option<PathBuf>>,
     /// To the collector of traces of calls.
     #[cfg(feature = "otlp")]
     traces: Option<crate::otlp::Exporter>,
@@ -76,18 +116,21 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn new(has_token: bool) -> Self {
+    pub(crate) fn new(has_token: bool, framed: bool) -> Self {
         Answers {
             watch: Mutex::default(),
             has_token,
+            framed,
             #[cfg(feature = "otlp")]
             traces: None,
+            about: Mutex::new(about::facts()),
             restarts: Mutex::default(),
             newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
             evaluator: Mutex::default(),
             sections: Mutex::default(),
+            kept_in: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
         }
     }
@@ -121,11 +164,17 @@ impl Answers {
         *lock(&self.restarts) = (count, restarts);
     }
 
+    /// Shows more of what the process is.
+    pub(crate) fn add_about(&self, facts: Vec<Fact>) {
+        lock(&self.about).extend(facts);
+    }
+
     /// Adds to a snapshot what is known here: restarts, the figures of all sections, what a reader may ask for, and
     /// what needs attention.
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
+        snapshot.about.clone_from(&lock(&self.about));
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
-        if self.has_token && !snapshot.flow.is_empty() {
+        if self.has_token && !snapshot.flow.is_empty() && snapshot.down.is_none() {
             let possible = actions::possible(snapshot).iter();
             snapshot.actions = possible.map(|name| (*name).into()).collect();
         }
@@ -163,11 +212,39 @@ impl Answers {
     pub(crate) fn set(&self, shown: Shown) {
         lock(&self.history).add(&shown.all);
         let newest = Arc::new(Newest::new(shown));
+        self.keep(&newest.json);
         let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
         *lock(&self.newest) = newest;
         if let Some(events) = &*lock(&self.events) {
             events.send_replace(event.into());
         }
+    }
+
+    /// Writes each snapshot to this file from now on.
+    pub(crate) fn keep_in(&self, path: PathBuf) {
+        *lock(&self.kept_in) = Some(path);
+    }
+
+    fn keep(&self, snapshot: &Bytes) {
+        if let Some(path) = &*lock(&self.kept_in) {
+            let graph = lock(&self.graph).clone();
+            let parts: [&[u8]; 5] = [b"{\"graph\":", &graph, b",\"snapshot\":", snapshot, b"}"];
+            let unfinished = path.with_extension("new");
+            let written = std::fs::write(&unfinished, parts.concat());
+            // Without it the page of the supervisor has no figures.
+            let _ = written.and_then(|()| std::fs::rename(&unfinished, path));
+        }
+    }
+
+    /// Begins to show a run that has ended, as another process has kept it.
+    pub(crate) fn begin_kept(&self, graph: &Value) {
+        *lock(&self.watch) = None;
+        *lock(&self.graph) = graph.to_string().into();
+    }
+
+    /// The newest snapshot.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::clone(&self.newest().shown.all)
     }
 
     /// Ends the events of all clients, so that the server does not wait for them.
@@ -197,6 +274,7 @@ impl Answers {
             State::Starting if !sections.is_empty() => Page::unavailable("the process starts"),
             State::Starting => Page::unavailable("the flow starts: not every connector is open"),
             State::Ending => Page::unavailable("the flow ends"),
+            State::Failed => Page::unavailable("the flow has failed"),
         }
     }
 
@@ -220,7 +298,7 @@ impl PageHandler for Answers {
     const NAME: &'static str = "page";
 
     fn is_public(&self, path: &str) -> bool {
-        assets::find(path).is_some() || path == "/healthz" || path == "/readyz"
+        assets::find(path, self.framed).is_some() || path == "/healthz" || path == "/readyz"
     }
 
     fn is_probe(&self, path: &str) -> bool {
@@ -258,16 +336,18 @@ impl PageHandler for Answers {
             },
             "/metrics" => {
                 let newest = self.newest();
-                let (open, older) = newest.metrics();
-                if request.header_contains("accept", "application/openmetrics-text") {
-                    Page::new(OPEN_METRICS, open.clone())
+                let [open, older] = newest.metrics();
+                let is_compressed = request.header_contains("accept-encoding", "gzip");
+                let page = if request.header_contains("accept", "application/openmetrics-text") {
+                    open.page(OPEN_METRICS, is_compressed)
                 } else {
-                    Page::new(PROMETHEUS, older.clone())
-                }
+                    older.page(PROMETHEUS, is_compressed)
+                };
+                page.with("vary", "accept, accept-encoding")
             }
             "/healthz" => Page::new(TEXT, "alive\n"),
             "/readyz" => self.ready(),
-            path => match assets::find(path) {
+            path => match assets::find(path, self.framed) {
                 Some(page) => page,
                 None => self.of_section(request)?,
             },

@@ -2,9 +2,20 @@
 
 use millstream_http::pages::Page;
 
-/// Scripts and styles come from the server only, and none is in the page itself; no other page may show this one in a
-/// frame.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Scripts and styles come from the server only, and none is in the page itself.
+macro_rules! policy {
+    ($frames:literal) => {
+        concat!(
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; ",
+            "base-uri 'none'; form-action 'none'; frame-ancestors ",
+            $frames
+        )
+    };
+}
+
+/// No other page may show this one in a frame, or each may.
+const POLICY: &str = policy!("'none'");
+const POLICY_FRAMED: &str = policy!("*");
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -35,9 +46,10 @@ static FILES: [(&str, &str, &str); 11] = [
 ];
 
 /// Returns the file of a path.
-pub(crate) fn find(path: &str) -> Option<Page> {
+pub(crate) fn find(path: &str, framed: bool) -> Option<Page> {
     let (_, kind, text) = FILES.iter().find(|file| file.0 == path)?;
-    let page = Page::new(kind, *text).with("content-security-policy", POLICY);
+    let policy = if framed { POLICY_FRAMED } else { POLICY };
+    let page = Page::new(kind, *text).with("content-security-policy", policy);
     Some(page.with("referrer-policy", "no-referrer"))
 }
 

@@ -41,6 +41,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod about;
 mod actions;
 mod ages;
 mod answers;
@@ -80,9 +81,9 @@ pub use millstream_http::address::host_and_port;
 pub use observer::{Http, Observer, http};
 pub use sections::Section;
 pub use snapshot::{
-    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Limit, Mark, PartitionSnapshot,
-    ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot,
-    WorkerSnapshot,
+    Bottleneck, CommitSnapshot, Down, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Limit, Mark,
+    PartitionSnapshot, ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State,
+    StepSnapshot, WorkerSnapshot,
 };
 pub use stacks::StackOf;
 

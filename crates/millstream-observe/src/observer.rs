@@ -1,5 +1,6 @@
 //! The server of a flow, and the thread that samples it.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,8 @@ use millstream_flow::metrics::Report;
 use millstream_flow::watch::Watch;
 use millstream_flow::{Flow, FlowError, Options, Running};
 use millstream_http::pages::{Pages, PagesServer, pages};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::answers::Answers;
 use crate::error::ObserveError;
@@ -18,7 +21,7 @@ use crate::metrics_text::open_metrics;
 use crate::processes::{self, Shown};
 use crate::sampler::Sampler;
 use crate::sections::Section;
-use crate::snapshot::{Restart, Snapshot, State};
+use crate::snapshot::{Down, Mark, Restart, Snapshot, State};
 use crate::stacks::{StackOf, Stacks};
 use crate::user;
 
@@ -29,6 +32,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Http {
     pages: Pages,
+    framed: bool,
     stack: Option<StackOf>,
     #[cfg(feature = "otlp")]
     traces: Option<String>,
@@ -41,6 +45,7 @@ pub struct Http {
 pub fn http(address: &str) -> Http {
     Http {
         pages: pages(address),
+        framed: false,
         stack: None,
         #[cfg(feature = "otlp")]
         traces: std::env::var(crate::otlp::ENDPOINT).ok(),
@@ -60,6 +65,14 @@ impl Http {
     #[must_use]
     pub fn open(mut self, open: bool) -> Self {
         self.pages = self.pages.open(open);
+        self
+    }
+
+    /// Lets other pages, such as a notebook, show this one in a frame: with a token that only they know.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn framed(mut self, framed: bool) -> Self {
+        self.framed = framed;
         self
     }
 
@@ -104,7 +117,7 @@ impl Http {
         let address = bound
             .address()
             .map_err(|error| ObserveError::Bind(error.into()))?;
-        let answers = Answers::new(has_token);
+        let answers = Answers::new(has_token, self.framed);
         #[cfg(feature = "otlp")]
         let answers = answers.with_traces(traces.clone());
         let answers = Arc::new(answers);
@@ -143,6 +156,8 @@ enum Subject {
     Expected(Expected),
     /// A run.
     Run(Box<Observed>),
+    /// A flow that has failed, with its last figures.
+    Down(Box<Snapshot>),
 }
 
 impl Subject {
@@ -155,6 +170,14 @@ impl Subject {
                 }
             }
             Subject::Run(run) => run.take(answers),
+            Subject::Down(last) => {
+                let mut snapshot = Snapshot {
+                    time_ms: time_ms(),
+                    ..Snapshot::clone(last)
+                };
+                answers.complete(&mut snapshot);
+                answers.set(Shown::alone(snapshot));
+            }
         }
     }
 }
@@ -167,6 +190,13 @@ struct Observed {
     stacks: Option<Stacks>,
     #[cfg(feature = "otlp")]
     traces: Option<crate::otlp::Exporter>,
+}
+
+/// What a process keeps for the page after it.
+#[derive(Deserialize)]
+struct Kept {
+    graph: Value,
+    snapshot: Snapshot,
 }
 
 /// A process without a flow.
@@ -279,6 +309,36 @@ impl Observer {
         self.answers.set_restarts(count, restarts);
     }
 
+    /// Shows more of what the process is, as names and values.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn show_about(&self, facts: Vec<(String, String)>) {
+        self.answers.add_about(facts);
+    }
+
+    /// Writes each snapshot to a file from now on, for [`show_down`](Self::show_down) in another process.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn keep_in(&self, path: &Path) {
+        self.answers.keep_in(path.to_owned());
+    }
+
+    /// Shows a flow that has failed, from now on: with its last figures, which are those of this server, or those that
+    /// another process has [kept](Self::keep_in) in a file.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn show_down(&self, flow: &str, down: Down, kept: Option<&Path>) {
+        let kept = kept.and_then(|path| std::fs::read(path).ok());
+        let kept = kept.and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+        let last = match kept {
+            Some(kept) => {
+                self.answers.begin_kept(&kept.graph);
+                kept.snapshot
+            }
+            None => self.answers.snapshot(),
+        };
+        let mut subject = Subject::Down(Box::new(ended(last, flow, down)));
+        subject.take(&self.answers);
+        *lock(&self.subject) = Some(subject);
+    }
+
     /// Shows a section from now on, besides a flow or without one.
     pub fn show(&self, section: impl Section) {
         self.answers.add(Arc::new(section));
@@ -332,6 +392,34 @@ impl Observed {
         let metrics = |own: &Arc<Snapshot>| open_metrics(own).unwrap_or_default();
         answers.set(Shown::of(snapshot, &self.watch, metrics));
     }
+}
+
+/// The last snapshot of a flow that has failed: what is a rate, or of a moment, is not known any more.
+fn ended(last: Snapshot, flow: &str, down: Down) -> Snapshot {
+    let mut snapshot = Snapshot {
+        flow: flow.to_owned(),
+        state: State::Failed,
+        down: Some(down),
+        waiting: None,
+        missing: Vec::new(),
+        sources_paused: false,
+        bottleneck: None,
+        processes: Vec::new(),
+        workers: Vec::new(),
+        actions: Vec::new(),
+        ..last
+    };
+    for step in &mut snapshot.steps {
+        (step.in_rate, step.out_rate, step.ages) = (None, None, None);
+        (step.busy, step.mark) = (0.0, Mark::None);
+    }
+    snapshot
+}
+
+fn time_ms() -> u64 {
+    (WallClock::default().time_ns() / 1_000_000)
+        .max(0)
+        .unsigned_abs()
 }
 
 /// Makes a snapshot each second.

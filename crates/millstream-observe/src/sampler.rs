@@ -6,21 +6,24 @@
 use std::sync::Arc;
 
 use millstream_flow::graph::Description;
+use millstream_flow::metrics::{CommitTimes, Lag, PartitionWatermark, StepMetrics, WorkerMetrics};
 use millstream_flow::metrics::{EdgeLoad, FailureNote, Outcome};
-use millstream_flow::metrics::{Lag, PartitionWatermark, StepMetrics, WorkerMetrics};
 use millstream_flow::watch::Moment;
 
 use crate::ages::Recorded;
 use crate::judge::judge;
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot,
-    SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
+    CommitSnapshot, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot,
+    SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
 /// The time in one turn of an operator after which the figures of a worker are of the past: it publishes them between
 /// turns, once a second.
 const INSIDE_NS: u64 = 1_500_000_000;
+
+/// The number of the last commits that are shown.
+const COMMITS_MAX: usize = 20;
 
 /// What a step did on one worker between two publications.
 #[derive(Clone, Default)]
@@ -115,6 +118,7 @@ impl Sampler {
             sources: self.sources(moment, time_ns),
             sinks: sinks(moment),
             epochs,
+            commits: commits(moment, time_ns),
             edges: moment.edges.iter().map(edge).collect(),
             failures: moment.failures.iter().rev().map(failure).collect(),
             ..Snapshot::default()
@@ -240,6 +244,21 @@ impl Sampler {
         }
         Some(epochs)
     }
+}
+
+/// The last commits, the newest first.
+fn commits(moment: &Moment, time_ns: i64) -> Vec<CommitSnapshot> {
+    let newest = moment.commits.iter().rev().take(COMMITS_MAX);
+    let commit = |commit: &CommitTimes| {
+        let age_ns = moment.now_ns.saturating_sub(commit.ended_ns);
+        CommitSnapshot {
+            epoch: commit.epoch,
+            time_ms: (time_ns.max(0).unsigned_abs()).saturating_sub(age_ns) / 1_000_000,
+            bytes: commit.bytes,
+            seconds: [commit.waiting, commit.saving, commit.syncing].map(|time| time.as_secs_f64()),
+        }
+    };
+    newest.map(commit).collect()
 }
 
 impl WorkerPace {

@@ -28,6 +28,9 @@ pub struct Snapshot {
     /// The processes that the start of the flow waits for, in a sentence, and their numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
+    /// Why the flow does not run: it has failed, and the other figures are its last ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down: Option<Down>,
     /// See `waiting`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<usize>,
@@ -51,6 +54,9 @@ pub struct Snapshot {
     pub sinks: Vec<SinkSnapshot>,
     /// The commits of a flow with a state directory.
     pub epochs: Option<EpochSnapshot>,
+    /// The last commits, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commits: Vec<CommitSnapshot>,
     /// The connections between operators.
     pub edges: Vec<EdgeSnapshot>,
     /// The last failures, the newest first.
@@ -62,6 +68,8 @@ pub struct Snapshot {
     pub restarts: Vec<Restart>,
     /// The number of all restarts by the supervisor.
     pub restart_count: u64,
+    /// What the process is: its version, its command line without secrets, its options.
+    pub about: Vec<(String, String)>,
     /// What a reader with the token may ask for; empty without a token.
     pub actions: Vec<Cow<'static, str>>,
     /// The queues of a server in this process.
@@ -173,6 +181,21 @@ pub struct FailureSnapshot {
     pub traceback: Option<String>,
 }
 
+/// A commit of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct CommitSnapshot {
+    /// The number of its epoch.
+    pub epoch: u64,
+    /// When it was complete, milliseconds since the epoch of Unix.
+    pub time_ms: u64,
+    /// The bytes of state that it appended.
+    pub bytes: u64,
+    /// Seconds of waiting, saving and syncing.
+    pub seconds: [f64; 3],
+}
+
 /// A restart of a flow by its supervisor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -182,6 +205,21 @@ pub struct Restart {
     pub time_ms: u64,
     /// Why.
     pub cause: String,
+}
+
+/// How a flow has failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct Down {
+    /// The error, in one line.
+    pub error: String,
+    /// The traceback of the user's code.
+    pub traceback: Option<String>,
+    /// Since when it does not run, milliseconds since the epoch.
+    pub since_ms: u64,
+    /// Whether a supervisor starts it again.
+    pub is_restarted: bool,
 }
 
 /// What a flow is doing.
@@ -194,8 +232,10 @@ pub enum State {
     Starting,
     /// It reads its sources.
     Running,
-    /// It was asked to end, or has failed.
+    /// It was asked to end, or fails.
     Ending,
+    /// It has failed, and does not run.
+    Failed,
 }
 
 impl State {
@@ -206,6 +246,7 @@ impl State {
             State::Starting => "starting",
             State::Running => "running",
             State::Ending => "ending",
+            State::Failed => "failed",
         }
     }
 }

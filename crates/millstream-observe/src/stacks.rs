@@ -28,7 +28,7 @@ impl fmt::Debug for StackOf {
     }
 }
 
-/// The stacks of the workers of one run.
+/// The stacks of the workers of one run, or of services.
 pub(crate) struct Stacks {
     of: StackOf,
     /// By worker; empty until it is known.
@@ -46,20 +46,26 @@ impl Stacks {
     /// Adds the stacks of those that are inside a call, as far as they are known.
     pub(crate) fn add(&mut self, workers: &mut [WorkerSnapshot]) {
         for worker in workers {
-            let (Some(_), Some(thread)) = (&worker.step, worker.thread) else {
-                self.asked.remove(&worker.worker);
-                continue;
-            };
-            let answer = self.asked.entry(worker.worker).or_insert_with(|| {
-                let of = self.of.clone();
-                let answer = Arc::default();
-                let place = Arc::clone(&answer);
-                let asks = std::thread::Builder::new().name("stacks".to_owned());
-                // Without a thread there is no stack.
-                let _ = asks.spawn(move || *lock(&place) = (of.0)(thread));
-                answer
-            });
-            worker.stack.clone_from(&lock(answer));
+            let thread = worker.thread.filter(|_| worker.step.is_some());
+            worker.stack = self.of(worker.worker, thread);
         }
+    }
+
+    /// The stack of the thread of a worker that is inside a call; it is asked for once for each call.
+    pub(crate) fn of(&mut self, worker: usize, thread: Option<u32>) -> Option<String> {
+        let Some(thread) = thread else {
+            self.asked.remove(&worker);
+            return None;
+        };
+        let answer = self.asked.entry(worker).or_insert_with(|| {
+            let of = self.of.clone();
+            let answer = Arc::default();
+            let place = Arc::clone(&answer);
+            let asks = std::thread::Builder::new().name("stacks".to_owned());
+            // Without a thread there is no stack.
+            let _ = asks.spawn(move || *lock(&place) = (of.0)(thread));
+            answer
+        });
+        lock(answer).clone()
     }
 }

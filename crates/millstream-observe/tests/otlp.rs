@@ -164,7 +164,7 @@ fn a_call_of_a_service_is_a_trace_with_its_wait() {
     let progress = Arc::clone(&meter);
     let watched = ServiceOf {
         name: "desk".to_owned(),
-        progress: Box::new(move || (progress.report(), progress.positions())),
+        progress: Box::new(move || progress.read()),
         inputs: vec![folder.path().join("orders")],
         output: Some(folder.path().join("replies")),
         dead_letters: None,

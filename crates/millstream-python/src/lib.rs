@@ -49,6 +49,7 @@ mod service;
 mod show;
 mod sink;
 mod source;
+mod stacks;
 mod step;
 mod stopper;
 mod time;

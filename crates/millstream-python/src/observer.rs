@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use millstream_flow::error::chain;
 use millstream_observe::sections::services::{ServiceOf, Services};
-use millstream_observe::{ObserveError, Observer as Engine, Restart, StackOf, http};
+use millstream_observe::{Down, ObserveError, Observer as Engine, Restart, http};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::error::{to_python, usage};
 use crate::service::Meter;
+use crate::stacks::stacks;
 use crate::{gil, logs};
 
 /// A server that is bound, and shows the flow that runs with it.
@@ -21,17 +22,18 @@ pub(crate) struct Observer {
 
 #[pymethods]
 impl Observer {
+    /// `framed` lets other pages show this one in a frame.
     #[new]
-    fn new(py: Python<'_>, address: &str, token: Option<&str>, open: bool) -> PyResult<Self> {
+    #[pyo3(signature = (address, token, open, framed = false))]
+    fn new(
+        py: Python<'_>,
+        address: &str,
+        token: Option<&str>,
+        open: bool,
+        framed: bool,
+    ) -> PyResult<Self> {
         logs::refresh(py)?;
-        // A thread that waits for the interpreter must not keep it from ending.
-        let stack = |thread| {
-            gil::locked_while_alive(|py| {
-                let stacks = py.import("millstream._run.stacks").ok()?;
-                stacks.call_method1("of", (thread,)).ok()?.extract().ok()?
-            })?
-        };
-        let mut http = http(address).open(open).stacks(StackOf::new(stack));
+        let mut http = http(address).open(open).framed(framed).stacks(stacks());
         if let Some(token) = token {
             http = http.token(token);
         }
@@ -63,6 +65,37 @@ impl Observer {
             .show_restarts(count, restarts.into_iter().map(restart).collect());
     }
 
+    /// Shows more of what the process is, as names and values.
+    fn show_about(&self, facts: Vec<(String, String)>) {
+        self.engine.show_about(facts);
+    }
+
+    /// Writes each snapshot to a file from now on, for the page of a supervisor.
+    fn keep_in(&self, path: PathBuf) {
+        self.engine.keep_in(&path);
+    }
+
+    /// Shows a flow that has failed since `since_ms`, milliseconds since 1970, with its last figures, which may be those
+    /// in the file `kept`.
+    #[pyo3(signature = (flow, error, traceback, since_ms, restarted, kept = None))]
+    fn show_down(
+        &self,
+        flow: &str,
+        error: String,
+        traceback: Option<String>,
+        since_ms: u64,
+        restarted: bool,
+        kept: Option<PathBuf>,
+    ) {
+        let down = Down {
+            error,
+            traceback,
+            since_ms,
+            is_restarted: restarted,
+        };
+        self.engine.show_down(flow, down, kept.as_deref());
+    }
+
     /// Shows a service: its name and progress, its inputs, its output and the journal of its dead letters.
     #[pyo3(signature = (name, meter, inputs, output, dead_letters))]
     fn show_service(
@@ -77,13 +110,13 @@ impl Observer {
         let service = ServiceOf {
             name,
             // Reading it needs no interpreter.
-            progress: Box::new(move || meter.get().progress()),
+            progress: Box::new(move || meter.get().meter.read()),
             inputs,
             output,
             dead_letters,
         };
-        let services =
-            Services::watch(service).map_err(|error| usage(py, &chain(&error).to_string()))?;
+        let services = Services::watch_with(service, Some(stacks()))
+            .map_err(|error| usage(py, &chain(&error).to_string()))?;
         self.engine.show(services);
         Ok(())
     }

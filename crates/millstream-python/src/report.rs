@@ -145,6 +145,12 @@ impl Report {
         plot.call_method1("plot", (slf,))
     }
 
+    /// The counters of the steps as a table, for a notebook.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let plot = slf.py().import("millstream._run.plot")?;
+        plot.call_method1("table", (slf,))
+    }
+
     fn __str__(&self) -> String {
         self.report.to_string()
     }

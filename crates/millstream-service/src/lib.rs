@@ -85,6 +85,6 @@ pub use recorded::snapshot::{RestoreError, Snapshot};
 pub use reports::answers::{Answered, Caller, Effect, Effects};
 pub use reports::history::{Hop, history};
 pub use reports::latency::{CallTimes, HopLatency, Latencies, call_times, latency};
-pub use runner::{Meter, Runner, Service, Setup};
+pub use runner::{LongCall, Meter, Reading, Runner, Service, Setup};
 pub use settings::{OnDifference, OnError, Report, Settings, Stop};
 pub use timers::{Missed, When};

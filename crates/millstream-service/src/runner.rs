@@ -27,7 +27,7 @@ mod start;
 mod state;
 mod turn;
 
-pub use meter::Meter;
+pub use meter::{LongCall, Meter, Reading};
 pub use service::Service;
 pub use setup::Setup;
 pub use state::Runner;

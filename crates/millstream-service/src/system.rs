@@ -199,7 +199,7 @@ fn watch(
             }
             let Shared { meter, .. } = &*service.shared;
             let waits_for = service.shared.waits_for();
-            service.reporter.write(state, meter, waits_for)?;
+            service.reporter.write(state, meter, waits_for, |_| None)?;
         }
         if asked.load(Relaxed) && deadline_ns.is_none() {
             deadline_ns = Some(monotonic_ns() + (stop_s * 1e9) as u64);

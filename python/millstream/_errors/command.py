@@ -23,6 +23,7 @@ __all__ = [
     "plain_lines",
     "print_frames",
     "print_traceback",
+    "traceback_of",
     "report_error",
     "users_frames",
     "write_errors_as",
@@ -103,24 +104,41 @@ def frames_of(error: BaseException) -> TracebackType | None:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Prints the traceback of the user's code.
+    """Prints the traceback of the user's code."""
+    text = traceback_of(error)
+    if text is not None:
+        print_text(text)
+
+
+def traceback_of(error: BaseException) -> str | None:
+    """The traceback of the user's code.
 
     After Ctrl-C there is none: the line that was interrupted is not the cause.
     """
     if isinstance(error, KeyboardInterrupt):
-        return
+        return None
     cause = error.__cause__ or error
     frames = frames_of(error)
-    if frames is not None or isinstance(error, SyntaxError):
-        print_frames(cause, frames)
+    if frames is None and not isinstance(error, SyntaxError):
+        return None
+    return text_of(cause, frames)
 
 
 def print_frames(error: BaseException, frames: TracebackType | None) -> None:
     """Prints an exception with these frames."""
+    print_text(text_of(error, frames))
+
+
+def text_of(error: BaseException, frames: TracebackType | None) -> str:
+    """An exception with these frames, as Python prints it."""
     import traceback
 
     shown = traceback.TracebackException(type(error), error, frames, compact=True)
-    text = "".join(shown.format(chain=error.__context__ is not None))
+    return "".join(shown.format(chain=error.__context__ is not None))
+
+
+def print_text(text: str) -> None:
+    """Prints a traceback, as the log is printed."""
     if _is_json:
         print_line("the traceback of the error", [("exception", text)])
     else:

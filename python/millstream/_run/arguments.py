@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._errors.command import UsageError
 from .._errors.flow import FlowUsageError
 from .option import Option, option
-from .options import PYTHON, WORK, length
+from .options import PAGE, PYTHON, WORK, length
 from .page_options import LoggedOptions, check_http
 from .parser import HIDDEN, Parser
 from .replay_command import check_replay, moment
@@ -145,6 +145,23 @@ class CommandOptions(LoggedOptions):
     )
     restarted: str | None = option(
         default=None, help="a file with the restarts so far, by the supervisor", group=HIDDEN
+    )
+    kept: str | None = option(
+        default=None, help="a file for the last figures, for the page of the supervisor", group=HIDDEN
+    )
+    open: bool = option(
+        default=False,
+        help="open the page in a browser",
+        needs=("http",),
+        group=PAGE,
+        passed="once",
+    )
+    keep_page: bool = option(
+        default=False,
+        help="when the flow has failed, show its last figures and its error until Ctrl-C",
+        needs=("http",),
+        group=PAGE,
+        passed="never",
     )
     replay: list[str] = option(
         default=[],

@@ -11,18 +11,22 @@ raised, its traceback is printed above that line, without our frames.
 from __future__ import annotations
 
 import sys
+import time
 
 from .._connectors.io import ReaderEnded
 from .._errors.command import (
     BY_SIGPIPE,
+    INTERRUPTED,
     UsageError,
     describe,
     print_traceback,
     report_error,
+    traceback_of,
     write_errors_as,
 )
 from .arguments import before_dashes, flags_passed, parse, split
 from .flow_file import divided, load
+from .kept_page import wait_for_signal
 from .ready_file import set_ready
 
 TYPE_CHECKING = False
@@ -90,6 +94,7 @@ def supervise(arguments: list[str], options: CommandOptions) -> int:
         limit=options.restarts or (10, 600.0),
         json_log=options.log_format == "json",
         of_factory=of_factory,
+        shows=None if options.http is None else options,
     )
     return FlowSupervisor(processes).run()
 
@@ -104,23 +109,36 @@ def run_process(options: CommandOptions, link: Link | None, report: Callable[[st
         print_traceback(error)
         return report(*describe(error, f"{options.file}: cannot be loaded"))
     if link is not None:
-        link.send(loaded=True)
+        link.send(loaded=True, flow=flow.name)
     from .logs import configure
 
     configure(options.log_level, options.log_format, log_process(options))
+    observer = None
     try:
         if options.replay:
             from .replay_command import replay_file
 
             return replay_file(flow, options)
-        ended = run_flow(flow, options, link)
+        observer = observer_of(options)
+        if link is not None and observer is not None:
+            link.send(page=observer.address)
+        ended = run_flow(flow, options, link, observer)
     except ReaderEnded:
         return BY_SIGPIPE
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         print_traceback(error)
-        return report(*describe(error, f'flow "{flow.name}"'))
+        if link is not None:
+            link.send(traceback=traceback_of(error))
+        text, code = describe(error, f'flow "{flow.name}"')
+        code = report(text, code)
+        if options.keep_page and observer is not None and code not in (2, INTERRUPTED):
+            observer.show_down(flow.name, text, traceback_of(error), time.time_ns() // 1_000_000, False)
+            wait_for_signal()
+        return code
     finally:
         set_ready(options.ready_file, False)
+        if observer is not None:
+            observer.stop()
     if options.metrics:
         import json
 
@@ -144,7 +162,7 @@ def log_process(options: CommandOptions) -> int | None:
     return number
 
 
-def run_flow(flow: Flow, options: CommandOptions, link: Link | None) -> Any:
+def run_flow(flow: Flow, options: CommandOptions, link: Link | None, observer: Observer | None) -> Any:
     """Runs the flow; returns its report."""
     from .run import run_with
 
@@ -157,15 +175,12 @@ def run_flow(flow: Flow, options: CommandOptions, link: Link | None) -> Any:
 
     profile = profile_of(options)
     report = None
-    observer = observer_of(options)
     try:
         report = run_with(flow, options, on_start=on_start, observer=observer)
         return report
     finally:
         if profile is not None:
             profile.end(flow.name, report)
-        if observer is not None:
-            observer.stop()
 
 
 def observer_of(options: CommandOptions) -> Observer | None:
@@ -174,7 +189,7 @@ def observer_of(options: CommandOptions) -> Observer | None:
     The page of process 0 shows all processes. On one machine the others have theirs at a Unix socket beside
     that at which they meet.
     """
-    from .page import page_of
+    from .page import page_of, url
     from .restarted import show_restarts
 
     cluster = options.cluster
@@ -185,6 +200,12 @@ def observer_of(options: CommandOptions) -> Observer | None:
     observer = page_of(options)
     if observer is not None:
         show_restarts(observer, options.restarted)
+        if options.kept is not None:
+            observer.keep_in(options.kept)
+        if options.open and not observer.address.startswith("unix:"):
+            import webbrowser
+
+            webbrowser.open(url(observer) + (f"#token={options.http_token}" if options.http_token else ""))
     return observer
 
 

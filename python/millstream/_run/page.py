@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import sys
+
 from .. import _millstream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .options import RunOptions
 
-__all__ = ["page_of"]
+__all__ = ["announce", "page_of", "url"]
 
 
-def page_of(options: RunOptions) -> _millstream.Observer | None:
-    """Binds the address of the page of a flow, if it has one."""
+def page_of(options: RunOptions, *, framed: bool = False) -> _millstream.Observer | None:
+    """Binds the address of the page of a flow, if it has one, and prints it; that of a page which a notebook
+    shows is not printed."""
     if options.http is None:
         return None
-    return _millstream.Observer(str(options.http), options.http_token, options.http_open)
+    observer = _millstream.Observer(str(options.http), options.http_token, options.http_open, framed)
+    observer.show_about([("Python", sys.version.split()[0]), ("options", given(options))])
+    if not framed:
+        announce(observer)
+    return observer
+
+
+def url(observer: _millstream.Observer) -> str:
+    """The URL of a page."""
+    address = observer.address
+    return address if address.startswith("unix:") else f"http://{address}/"
+
+
+def announce(observer: _millstream.Observer) -> None:
+    """Prints the address of a page, unless the log has it."""
+    import logging
+
+    logger = logging.getLogger("millstream.observe.observer")
+    if not (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):
+        print(f"page: {url(observer)}", file=sys.stderr)
+
+
+def given(options: RunOptions) -> str:
+    """The options that differ from the defaults, without secrets."""
+    values = ((name, getattr(options, name), each) for name, each in options.ALL.items())
+    changed = (
+        f"{name}={value}" for name, value, each in values if value != each.default and name != "http_token"
+    )
+    return ", ".join(changed)

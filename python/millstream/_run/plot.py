@@ -53,11 +53,11 @@ def plot(report: Report) -> Any:
 
 
 def table(report: Report) -> str:
-    """The counters of a running flow as a table of HTML; names are escaped."""
+    """The counters of a flow as a table of HTML; names are escaped."""
     rows = "".join(
         f"<tr><td>{escape(step['name'])}</td><td>{step['items_in']:,}</td><td>{step['items_out']:,}</td>"
         f"<td>{step['latency_us']['p50'] / 1e3:.2f}</td><td>{step['latency_us']['p99'] / 1e3:.2f}</td></tr>"
         for step in report.steps
     )
     head = "<tr><th>step</th><th>in</th><th>out</th><th>p50 ms</th><th>p99 ms</th></tr>"
-    return f"<table><caption>running for {report.seconds:.1f} s</caption>{head}{rows}</table>"
+    return f"<table><caption>flow {escape(report.flow)}: {report.seconds:.1f} s</caption>{head}{rows}</table>"

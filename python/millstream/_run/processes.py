@@ -14,19 +14,25 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._errors.command import BY_SIGPIPE, INTERRUPTED, LOST, report_error
+from .kept_page import KeptPage
 from .logs import supervisor_log
 from .process_reports import merged
 from .ready_file import set_ready
 from .restarted import Restarted
 from .supervisor import Child, End, Restart, Supervisor, Unit, describe_exit
 
+if TYPE_CHECKING:
+    from .arguments import CommandOptions
+
 __all__ = ["FlowSupervisor", "Processes"]
 
 #: How long all have to end after a second signal, in seconds.
 LEAVE_S = 2.0
+#: How long the others have to end after the death of one before they have met: they wait for it, in seconds.
+END_ALONE_S = 0.2
 #: After how many seconds of work a start was healthy.
 HEALTHY_S = 10.0
 #: The bytes of the path of a Unix socket, with the name and a zero.
@@ -54,6 +60,9 @@ class Member(Child):
         self.is_loaded = False
         self.is_running = False
         self.error = ""
+        self.flow = ""
+        self.traceback: str | None = None
+        self.page: str | None = None
         self.reports: list[dict[str, Any]] = []
         self.message = b""
         self.link, theirs = socket.socketpair()
@@ -95,6 +104,9 @@ class Member(Child):
         self.is_loaded |= "loaded" in message
         self.is_running |= "running" in message
         self.error = message.get("error", self.error)
+        self.flow = message.get("flow", self.flow)
+        self.traceback = message.get("traceback", self.traceback)
+        self.page = message.get("page", self.page)
         self.reports = message.get("reports", self.reports)
 
     def describe(self) -> str:
@@ -117,6 +129,7 @@ class Processes(Unit[Member]):
         limit: how many deaths in how many seconds are tolerated.
         json_log: whether lines of the log are JSON, which stay as they are.
         of_factory: the arguments after ``--``, for the function that makes the flow.
+        shows: the options of its page, if it has one.
     """
 
     def __init__(
@@ -131,6 +144,7 @@ class Processes(Unit[Member]):
         limit: tuple[int, float],
         json_log: bool,
         of_factory: list[str],
+        shows: CommandOptions | None,
     ) -> None:
         super().__init__(Restart(0.1, 30.0, limit[0], limit[1], HEALTHY_S))
         self.arguments = arguments
@@ -145,10 +159,16 @@ class Processes(Unit[Member]):
         self.code = 0
         self.folder = socket_folder()
         self.restarted = Restarted(os.path.join(self.folder, "restarted"))
+        self.page = None if shows is None else KeptPage(shows, self.folder)
+        self.stays = shows is not None and shows.keep_page
+        self.flow = ""
+        self.traceback: str | None = None
 
     def launch(self) -> None:
         """Starts the processes. The first time the others wait until the first one has loaded the file, so
         that a mistake in it is reported once."""
+        if self.page is not None:
+            self.page.hide()
         self.start_folder = os.path.join(self.folder, str(self.restarts))
         os.mkdir(self.start_folder, mode=0o700)
         self.launch_more(self.numbers[: None if self.restarts else 1])
@@ -159,6 +179,8 @@ class Processes(Unit[Member]):
 
     def check(self) -> bool:
         changed = super().check()
+        if self.page is not None and self.children:
+            self.page.address = self.children[0].page or self.page.address
         missing = self.numbers[len(self.children) :]
         if self.state == "running" and missing:
             first = self.children[0]
@@ -172,8 +194,14 @@ class Processes(Unit[Member]):
         if self.ready_file is not None and not self.children:
             place += ["--ready-file", self.ready_file]
         place += self.restarted.arguments()
+        if self.page is not None and not self.children:
+            place += self.page.arguments()
         command = [sys.executable, "-m", "millstream", "run", *self.arguments, *self.once, *place]
         return Member(number, command, ["--", *self.of_factory], self.folder, raw_lines=self.json_log)
+
+    def end_s(self) -> float:
+        has_met = any(member.is_running for member in self.children)
+        return super().end_s() if has_met else END_ALONE_S
 
     def request_end(self) -> None:
         for member in self.children:
@@ -190,6 +218,8 @@ class Processes(Unit[Member]):
         if self.requests > 1:
             return End("interrupted", INTERRUPTED)
         first = first_cause(ended)
+        self.flow = ended[0].flow
+        self.traceback = None if first is None else first.traceback
         if first is None:
             print_reports(ended)
             return End()
@@ -209,16 +239,26 @@ class Processes(Unit[Member]):
     def on_failed(self, end: End, often: str) -> None:
         more = f"; the flow has died {often} (--restarts)" if often else ""
         self.code = report_error(end.text + more, end.code)
+        if self.stays:
+            self.show_page(end.text + more, is_restarted=False)
 
     def on_restart(self, end: End, pause_s: float) -> None:
         supervisor_log.error("%s; all are started again from the last commit in %g s", end.text, pause_s)
         self.restarted.note(end.text)
+        self.show_page(end.text, is_restarted=True)
+
+    def show_page(self, error: str, *, is_restarted: bool) -> None:
+        """Shows the page of the flow, which does not run, if it has one."""
+        if self.page is not None:
+            self.page.show(self.flow, error, self.traceback, self.restarted, is_restarted=is_restarted)
 
     def kill(self) -> None:
         """Ends them at once, and removes the directory of their sockets."""
         for member in self.children:
             member.popen.kill()
             member.popen.wait()
+        if self.page is not None:
+            self.page.hide()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -246,7 +286,10 @@ class FlowSupervisor(Supervisor):
 
     def turn(self) -> int | None:
         self.processes.check()
-        return self.processes.code if self.processes.state in ("stopped", "failed") else None
+        stays = self.processes.stays and not self.processes.requests
+        if self.processes.state == "stopped" or (self.processes.state == "failed" and not stays):
+            return self.processes.code
+        return None
 
     def run(self) -> int:
         try:

@@ -10,6 +10,7 @@ from .. import _millstream
 from .._errors.command import INTERRUPTED, LOST
 from .._errors.flow import FlowUsageError, MemberLostError
 from .._streams.flow import Flow
+from .cells import in_notebook
 from .option import takes
 from .options import RunOptions
 from .page import page_of
@@ -126,12 +127,6 @@ def _leave() -> None:
             # Nothing is left that could report the error.
             pass
     os._exit(codes[-1])
-
-
-def in_notebook() -> bool:
-    """Whether IPython runs this: cells after an interrupted one must not run."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and ipython.get_ipython() is not None
 
 
 def _leave_signals() -> None:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from threading import Thread
 from time import monotonic
 
+from .. import _millstream
+from .page import page_of, url
+from .programs import was_used
+from .version import version_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
     from .._millstream import Handle, Observer, Report
+    from .._streams.flow import Flow
+    from .options import RunOptions
 
-__all__ = ["Running"]
+__all__ = ["Running", "start"]
 
 LOOK_SECONDS = 0.05
 """How often a waiting thread checks for signals, in seconds."""
@@ -29,6 +36,7 @@ class Running:
         observer: the server of its page, which stops when the flow has ended and was waited for.
         on_metrics: is called with the metrics, on a thread of its own, and at the end by the one that waits.
         interval: the time between two calls, in seconds.
+        frame: the fragment of the address of its page, if a notebook may show that.
 
     Example:
         >>> import millstream as ms
@@ -46,8 +54,10 @@ class Running:
         observer: Observer | None = None,
         on_metrics: Callable[[Report], object] | None = None,
         interval: float = 1.0,
+        frame: str | None = None,
     ) -> None:
         self._native = native
+        self._frame = frame
         self._observer = observer
         self._on_metrics = on_metrics
         if on_metrics is not None:
@@ -69,6 +79,11 @@ class Running:
     def address(self) -> str | None:
         """The address of its page, with the port that the system has chosen; None without a page."""
         return None if self._observer is None else self._observer.address
+
+    @property
+    def page(self) -> str | None:
+        """The URL of its page, with the token of :func:`millstream.show`; None without a page."""
+        return None if self._observer is None else url(self._observer) + (self._frame or "")
 
     def stop(self) -> None:
         """Ends the flow without waiting for it: its sources read no more, and items in its steps are
@@ -156,6 +171,16 @@ class Running:
         report = self._ended or self._native.report()
         return self.wait() if report is None else report
 
+    def _repr_html_(self) -> str:
+        """Its page where a notebook may show it, or else its counters."""
+        from .plot import table
+
+        if self._frame is None or self.has_ended:
+            return table(self.report())
+        return (
+            f'<iframe src="{self.page}" width="100%" height="640" style="border: 1px solid #aab6c2"></iframe>'
+        )
+
     def __enter__(self) -> Running:
         return self
 
@@ -169,3 +194,19 @@ class Running:
             # The exception of the block says more than a later one of the flow.
             if error is None:
                 raise
+
+
+def start(flow: Flow, options: RunOptions, *, framed: bool = False) -> Running:
+    """Starts a flow on threads of its own; ``framed`` lets a notebook show its page."""
+    observer = page_of(options, framed=framed)
+    try:
+        was_used(flow)
+        if options.cluster is not None:
+            flow._flow.version(version_of(flow))
+        native = _millstream.start(flow._flow, options, _millstream.Stopper(), observer)
+    except BaseException:
+        if observer is not None:
+            observer.stop()
+        raise
+    frame = f"#token={options.http_token}" if framed else None
+    return Running(native, observer, options.on_metrics, options.metrics_interval, frame)

@@ -1,4 +1,4 @@
-"""What a worker thread does that has been inside one call for seconds, for the page of a flow."""
+"""What the thread of a worker or a service does that has been inside one call for seconds, for the page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ FRAMES_MAX = 12
 """The number of the innermost frames that are shown."""
 
 _idents: dict[int, int] = {}
-"""The identifier of each worker thread in the interpreter, by its number in the operating system."""
+"""The identifier of each such thread in the interpreter, by its number in the operating system."""
 
 
 def begin() -> None:
-    """Notes the calling thread, which is a worker from now on."""
+    """Notes the calling thread, which is that of a worker or a service from now on."""
     _idents[threading.get_native_id()] = threading.get_ident()
 
 

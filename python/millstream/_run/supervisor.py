@@ -238,6 +238,10 @@ class Unit(Generic[AnyChild]):
 
     # What all do.
 
+    def end_s(self) -> float:
+        """How long the others have to end after the death of one, in seconds."""
+        return END_S
+
     def start(self) -> None:
         """Starts the processes."""
         self.state, self.began_s = "running", time.monotonic()
@@ -264,7 +268,7 @@ class Unit(Generic[AnyChild]):
             child.check()
         if any(child.code for child in self.children):
             for child in self.children:
-                child.kill_after(END_S)
+                child.kill_after(self.end_s())
         if not self.children or any(child.code is None for child in self.children):
             return False
         ended = self.children

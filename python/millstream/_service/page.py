@@ -9,6 +9,7 @@ from os import PathLike
 
 from .. import _millstream
 from .._errors.flow import ServiceError
+from .._run.page import announce
 from .inputs import print_missing
 from .options import Hooks, Retention
 
@@ -32,6 +33,7 @@ def shown(
         yield None
         return
     observer = _millstream.Observer(address, token, is_open)
+    announce(observer)
     meter = _millstream.Meter()
     output = None if out is None else os.fspath(out)
     letters = None if dead_letters is None else os.fspath(dead_letters)

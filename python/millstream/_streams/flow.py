@@ -113,7 +113,8 @@ class Flow(Verbs):
         """Starts the flow on threads of its own and returns at once.
 
         The arguments and errors are those of :func:`millstream.run`; ``on_metrics`` is called on a thread of
-        its own, and at the end by the call that waits for it. The page is shown until then.
+        its own, and at the end by the call that waits for it. The page is shown until then. In a notebook a
+        flow of the same name that a cell has started before is stopped first.
 
         Returns:
             The running flow, which can be stopped and waited for.
@@ -131,21 +132,14 @@ class Flow(Verbs):
             ...     except TimeoutError:
             ...         pass  # it has no end: the block stops it
         """
-        from .._run.page import page_of
-        from .._run.running import Running
-        from .._run.version import version_of
+        from .._run.cells import in_notebook, remember, replace
+        from .._run.running import start
 
-        observer = page_of(options)
-        try:
-            was_used(self)
-            if options.cluster is not None:
-                self._flow.version(version_of(self))
-            native = _millstream.start(self._flow, options, _millstream.Stopper(), observer)
-        except BaseException:
-            if observer is not None:
-                observer.stop()
-            raise
-        running = Running(native, observer, options.on_metrics, options.metrics_interval)
+        if in_notebook():
+            replace(self.name)
+        running = start(self, options)
+        if in_notebook():
+            remember(self.name, running)
         self._running = ref(running)
         return running
 

@@ -74,6 +74,13 @@ pub(super) fn journals(journals: &JournalsSnapshot, snapshot: &Snapshot) -> Sect
         human(journals.record_rate),
         human(journals.disk_bytes as f64)
     );
+    let first_look = |read| {
+        format!(
+            "The journals are read for the first time: {read} of {}.",
+            journals.found
+        )
+    };
+    let reading = journals.read.map(first_look);
     let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let row = |journal: &JournalSnapshot| {
         let cells = vec![
@@ -103,7 +110,11 @@ pub(super) fn journals(journals: &JournalsSnapshot, snapshot: &Snapshot) -> Sect
     };
     Section {
         title,
-        verdict: verdict(&snapshot.conditions, "journals", GOOD),
+        verdict: verdict(
+            &snapshot.conditions,
+            "journals",
+            reading.as_deref().unwrap_or(GOOD),
+        ),
         texts: 3,
         head: vec![
             "journal",
@@ -127,14 +138,18 @@ pub(super) fn journals(journals: &JournalsSnapshot, snapshot: &Snapshot) -> Sect
 
 /// The services of a process, or of a system.
 pub(super) fn services(services: &ServicesSnapshot, snapshot: &Snapshot) -> Section {
-    let calls: f64 = services.services.iter().map(|one| one.call_rate).sum();
+    let calls: f64 = services
+        .services
+        .iter()
+        .filter_map(|one| one.call_rate)
+        .sum();
     let row = |service: &ServiceSnapshot| {
         let inputs = || service.inputs.iter();
         let oldest = inputs().map(|input| input.lag_seconds).fold(0.0, f64::max);
         let cells = vec![
             plain(&service.name),
             service.state.name().to_owned(),
-            human(service.call_rate),
+            service.call_rate.map_or_else(|| "–".to_owned(), human),
             service.calls.to_string(),
             service.skipped.to_string(),
             service.dead_letters.to_string(),

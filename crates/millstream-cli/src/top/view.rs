@@ -144,6 +144,7 @@ pub(super) fn section(snapshot: &Snapshot) -> Section {
     if snapshot.state != State::Running && shown[0].0 == Tone::Good {
         let starts = match snapshot.state {
             State::Ending => "The flow ends.",
+            State::Failed => "The flow has failed.",
             _ => "The flow starts: not every connector is open.",
         };
         let words = snapshot.waiting.as_ref().map(|words| format!("{words}."));

@@ -11,6 +11,27 @@ use crate::snapshot::{ConditionSnapshot, Snapshot, sort_conditions};
 /// The number of subjects of a condition that are reported; the worst ones.
 const SUBJECTS_MAX: usize = 20;
 
+/// Conditions that follow from another one, which alone is reported while it holds. None of them makes the process
+/// unready.
+const EFFECTS: [(&str, &[&str]); 3] = [
+    (
+        "MillstreamWorkerStuck",
+        &[
+            "MillstreamStepSaturated",
+            "MillstreamSourceLagGrows",
+            "MillstreamWatermarkHeldBack",
+        ],
+    ),
+    ("MillstreamStepSaturated", &["MillstreamSourceLagGrows"]),
+    (
+        "MillstreamServiceDown",
+        &["MillstreamServiceLags", "MillstreamServiceRestarts"],
+    ),
+];
+
+/// The conditions of a flow that has failed.
+const OF_DOWN: [&str; 2] = ["MillstreamFlowDown", "MillstreamFlowRestarts"];
+
 /// Evaluates the list for one process, in each of its snapshots.
 pub struct Evaluator {
     started: Instant,
@@ -59,7 +80,14 @@ impl Evaluator {
             .flat_map(|(part, list)| list.iter().map(move |one| (*part, one)));
         let mut shown = Vec::new();
         for (index, (part, condition)) in conditions.enumerate() {
-            self.look(index, condition, snapshot, now_ms);
+            // Of a flow that has failed the other figures are its last ones.
+            let is_of_now =
+                part != "flow" || snapshot.down.is_none() || OF_DOWN.contains(&condition.name);
+            if is_of_now {
+                self.look(index, condition, snapshot, now_ms);
+            } else {
+                self.held.retain(|(of, ..), _| *of != index);
+            }
             let of_this = self.held.range((index, "", String::new())..);
             let held = of_this.take_while(|((of, ..), _)| *of == index);
             let held = held.map(|((_, kind, subject), held)| ConditionSnapshot {
@@ -76,6 +104,14 @@ impl Evaluator {
             shown.extend(worst(held.collect()));
         }
         self.samples.retain(|_, samples| samples.is_of(now_ms));
+        let names: Vec<_> = shown.iter().map(|one| one.name.clone()).collect();
+        let is_effect = |name: &str| {
+            let mut causes = EFFECTS.iter();
+            causes.any(|(cause, effects)| {
+                names.iter().any(|one| one == cause) && effects.contains(&name)
+            })
+        };
+        shown.retain(|one| !is_effect(&one.name));
         sort_conditions(&mut shown);
         shown
     }
@@ -119,7 +155,8 @@ fn worst(mut held: Vec<ConditionSnapshot>) -> Vec<ConditionSnapshot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Severity, SourceSnapshot, State, StepSnapshot};
+    use crate::conditions::list;
+    use crate::snapshot::{Severity, SourceSnapshot, State, StepSnapshot, WorkerSnapshot};
 
     fn snapshot(seconds: u64, step: StepSnapshot) -> Snapshot {
         Snapshot {
@@ -177,6 +214,36 @@ mod tests {
         // It falls: over a minute, not from one look to the next.
         assert!(at(31, 129.0));
         assert!(!at(90, 100.0));
+    }
+
+    #[test]
+    fn one_cause_is_one_condition() {
+        for (cause, effects) in EFFECTS {
+            let of = |name: &str| list::all().find(|one| one.name == name);
+            assert!(of(cause).is_some(), "{cause}");
+            for effect in effects {
+                assert!(of(effect).is_some_and(|one| !one.is_obstacle), "{effect}");
+            }
+        }
+        let mut evaluator = Evaluator::default();
+        let mut at = |seconds: u64, inside: Option<f64>| {
+            let mut all = snapshot(seconds, StepSnapshot::default());
+            all.sources = vec![SourceSnapshot {
+                name: "in".to_owned(),
+                lag_seconds: Some(100.0 + seconds as f64),
+                ..SourceSnapshot::default()
+            }];
+            all.workers = vec![WorkerSnapshot {
+                step: inside.map(|_| "book".to_owned()),
+                inside_seconds: inside,
+                ..WorkerSnapshot::default()
+            }];
+            let held = evaluator.evaluate(&all, seconds * 1000);
+            held.into_iter().map(|one| one.name).collect::<Vec<_>>()
+        };
+        assert!(at(0, None).is_empty());
+        assert_eq!(at(40, Some(40.0)), ["MillstreamWorkerStuck"]);
+        assert_eq!(at(41, None), ["MillstreamSourceLagGrows"]);
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub(super) static FLOWS: &[Condition] = &[
         name: "MillstreamFlowDown",
         severity: "critical",
         after: "2m",
-        summary: "The flow does not run: it waits for another process, or for a connector.",
-        action: "The sentence, `millstream_flow_processes_missing` and the log of process 0 name what is waited for, and why a process is refused. Start it, or repair its address, its certificate or its version.",
+        summary: "The flow does not run: it has failed, or waits for another process or a connector.",
+        action: "The sentence, `millstream_flow_processes_missing` and the log of process 0 name what is waited for, and why a process is refused, or how the flow has failed. Start it, or repair its address, its certificate or its version.",
         ends: "when the flow reads its sources",
         is_obstacle: true,
         lasts: 0,
@@ -187,6 +187,15 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 fn flow_down(all: &Snapshot, find: &mut Finder<'_>) {
+    if let Some(down) = &all.down {
+        let again = if down.is_restarted {
+            "and is started again"
+        } else {
+            "and is not started again"
+        };
+        let words = format!("The flow has failed {again}: {}", down.error);
+        return find.found(("flow", &all.flow), Severity::Critical, words);
+    }
     let seconds = all.seconds;
     if all.flow.is_empty() || all.state != State::Starting || seconds < WAIT_SECONDS {
         return;

@@ -6,6 +6,8 @@ use crate::snapshot::{Severity, Snapshot};
 
 /// The time in which a supervisor starts.
 const START_SECONDS: f64 = 3.0;
+/// The seconds in one call from which a service is stuck.
+const STUCK_SECONDS: u64 = 5;
 
 /// The conditions, in the order of the guide.
 pub(super) static SERVICES: &[Condition] = &[
@@ -30,6 +32,17 @@ pub(super) static SERVICES: &[Condition] = &[
         is_obstacle: false,
         lasts: EVENT_SECONDS,
         look: restarts,
+    },
+    Condition {
+        name: "MillstreamServiceStuck",
+        severity: "critical",
+        after: "30s",
+        summary: "A service has been inside one call for seconds: it takes no other input.",
+        action: "The page has the stack of a Python component, and `py-spy dump` and `gdb` that of each thread. A call that waits needs a time limit; a service that calls slow external systems needs one for each input.",
+        ends: "when the call ends",
+        is_obstacle: false,
+        lasts: 0,
+        look: stuck,
     },
     Condition {
         name: "MillstreamServiceLags",
@@ -94,6 +107,19 @@ fn restarts(all: &Snapshot, find: &mut Finder<'_>) {
                 one.name, one.restarts
             );
             find.found(("part", &one.name), severity, words);
+        }
+    }
+}
+
+fn stuck(all: &Snapshot, find: &mut Finder<'_>) {
+    for service in services(all) {
+        let long = service
+            .call
+            .iter()
+            .find(|call| call.seconds >= STUCK_SECONDS);
+        if let Some(call) = long {
+            let words = format!("Service \"{}\" has been inside {call}.", service.name);
+            find.found(("service", &service.name), Severity::Critical, words);
         }
     }
 }

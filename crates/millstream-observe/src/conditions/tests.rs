@@ -9,7 +9,7 @@ use crate::sections::queue_figures::{
     ClosedQueue, LatencySnapshot, QueueSnapshot, QueueState, QueuesSnapshot,
 };
 use crate::sections::service_figures::{
-    InputSnapshot, PartSnapshot, ServiceSnapshot, ServiceState, ServicesSnapshot,
+    CallSnapshot, InputSnapshot, PartSnapshot, ServiceSnapshot, ServiceState, ServicesSnapshot,
 };
 use crate::snapshot::{
     Bottleneck, EpochSnapshot, Limit, PartitionSnapshot, ProcessSnapshot, Restart, SinkSnapshot,
@@ -358,6 +358,20 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
                 ..PartSnapshot::default()
             };
             all.services.as_mut().unwrap().processes = vec![part];
+        },
+    ),
+    (
+        "MillstreamServiceStuck",
+        "Desk",
+        "place() with record 7 of orders for 5 s",
+        |all, _| {
+            service(all).call = Some(CallSnapshot {
+                method: Some("place".to_owned()),
+                input: "orders".to_owned(),
+                record: 7,
+                seconds: 5,
+                stack: None,
+            });
         },
     ),
     ("MillstreamServiceLags", "Desk", "\"orders\"", |all, _| {

@@ -98,6 +98,20 @@ pub static SERVICES: &[Metric] = &[
         },
     ),
     metric(
+        "millstream_service_call_seconds",
+        Kind::Gauge,
+        SERVICE,
+        "Seconds for which a service has been inside one call; 0 before two seconds",
+        |all, put| {
+            each(all, put, |service| {
+                service
+                    .call
+                    .as_ref()
+                    .map_or(0.0, |call| call.seconds as f64)
+            });
+        },
+    ),
+    metric(
         "millstream_service_hop_p99_seconds",
         Kind::Gauge,
         HOP,

@@ -69,7 +69,7 @@ const UNITS = {
   share: (value) => (value * 100).toFixed(0) + "%",
   seconds: duration,
   count: human,
-  bytes: (value) => human(value) + "B",
+  bytes: (value) => human(value).replace(/( [kMG])?$/, (prefix) => (prefix || " ") + "B"),
 };
 
 function shown(unit, value) {

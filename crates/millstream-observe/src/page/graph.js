@@ -69,6 +69,44 @@ class InView {
 
 const MARKS = { none: "", cause: "limits the flow", waiting: "waits" };
 
+// The scale from which on the text of a node can be read, and the size of the map of a larger graph.
+const SCALE_MIN = 0.77;
+const MAP_HEIGHT = 120;
+const MAP_HEIGHT_MIN = 18;
+
+// A small picture of a graph that is larger than its place: the part in view is framed, and a click moves there.
+class GraphMap {
+  constructor(place, graph, scale) {
+    this.place = place;
+    const ratio = Math.min(place.clientWidth / graph.width, MAP_HEIGHT / graph.height);
+    const [width, height] = [graph.width * ratio, Math.max(graph.height * ratio, MAP_HEIGHT_MIN)];
+    this.picture = svg("svg", { class: "map", width, height, viewBox: `0 0 ${graph.width} ${graph.height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    this.boxes = graph.nodes.map((node) => svg("rect", { class: "map-node", x: node.x, y: node.y, ...graph.node }));
+    this.frame = svg("rect", { class: "map-frame" });
+    // A click between the boxes counts too.
+    this.picture.append(svg("rect", { class: "map-back", width: graph.width, height: graph.height }), ...this.boxes, this.frame);
+    this.scale = scale;
+    const move = (event) => {
+      const { left, top } = this.picture.getBoundingClientRect();
+      const [x, y] = [(event.clientX - left) / width, (event.clientY - top) / height];
+      place.scrollTo({ left: x * place.scrollWidth - place.clientWidth / 2, top: y * place.scrollHeight - place.clientHeight / 2 });
+    };
+    this.picture.addEventListener("pointerdown", (event) => { this.picture.setPointerCapture(event.pointerId); move(event); });
+    this.picture.addEventListener("pointermove", (event) => { if (event.buttons) move(event); });
+    place.addEventListener("scroll", () => this.follow());
+    this.follow();
+  }
+
+  follow() {
+    const { scrollLeft: left, scrollTop: top, clientWidth: width, clientHeight: height } = this.place;
+    for (const [name, value] of Object.entries({ x: left, y: top, width, height })) setAttribute(this.frame, name, String(value / this.scale));
+  }
+
+  show(marks) {
+    this.boxes.forEach((box, index) => setAttribute(box, "class", `map-node${marks[index]}`));
+  }
+}
+
 class Graph {
   // `choose` is called with the index of a node that was chosen.
   constructor(place, graph, choose) {
@@ -77,7 +115,8 @@ class Graph {
     this.cause = -1;
     this.newest = { steps: [], chosen: -1, faultOf: () => undefined };
     this.inView = new InView((group) => this.showNode(this.nodes.findIndex((node) => node.group === group)));
-    const picture = svg("svg", { width: graph.width, height: graph.height, viewBox: `0 0 ${graph.width} ${graph.height}`, role: "group", "aria-label": `Steps of flow ${graph.flow}` });
+    this.graph = graph;
+    const picture = svg("svg", { viewBox: `0 0 ${graph.width} ${graph.height}`, role: "group", "aria-label": `Steps of flow ${graph.flow}` });
     picture.append(stripes());
     for (const edge of graph.edges) picture.append(svg("path", { class: edge.exchanged ? "edge exchanged" : "edge", d: edge.path }));
     this.edges = new Map();
@@ -88,8 +127,31 @@ class Graph {
       picture.append(label);
     }
     graph.nodes.forEach((node, index) => picture.append(this.node(graph, node, () => choose(index))));
+    this.picture = picture;
     place.replaceChildren(picture);
+    this.fit();
+    this.begin();
     this.inView.watch(this.nodes.map(({ group }) => group));
+  }
+
+  // Makes the graph as small as its place, as far as its text can be read; a larger one has a map.
+  fit() {
+    const { width, height } = this.graph;
+    const room = Math.min(this.place.clientWidth / width, (innerHeight * 0.7) / height);
+    const scale = Math.max(Math.min(room, 1), SCALE_MIN);
+    this.scale = scale;
+    for (const [name, size] of [["width", width], ["height", height]]) setAttribute(this.picture, name, (size * scale).toFixed(0));
+    this.map?.picture.remove();
+    this.map = room < scale ? new GraphMap(this.place, this.graph, scale) : null;
+    if (this.map) this.place.before(this.map.picture);
+  }
+
+  // Brings the sources into view: those of a wide fan-out are in the middle of its height.
+  begin() {
+    const sources = this.graph.nodes.filter((node) => node.kind === "source");
+    if (sources.length === 0) return;
+    const middle = sources.reduce((sum, node) => sum + node.y, 0) / sources.length + this.graph.node.height / 2;
+    this.place.scrollTo({ left: 0, top: middle * this.scale - this.place.clientHeight / 2 });
   }
 
   node(graph, node, choose) {
@@ -124,7 +186,7 @@ class Graph {
     this.cause = cause;
     if (cause < 0) return;
     const { node, width } = this.nodes[cause];
-    this.place.scrollTo({ left: node.x + width / 2 - this.place.clientWidth / 2, top: node.y - this.place.clientHeight / 2 });
+    this.place.scrollTo({ left: (node.x + width / 2) * this.scale - this.place.clientWidth / 2, top: node.y * this.scale - this.place.clientHeight / 2 });
   }
 
   // Shows how many items are on their way between operators. Steps of one operator call each other: nothing is between them.
@@ -140,6 +202,12 @@ class Graph {
     this.newest = { steps, chosen, faultOf };
     this.follow(steps.findIndex((step) => step.mark === "cause"));
     this.nodes.forEach(({ group }, index) => { if (this.inView.has(group)) this.showNode(index); });
+    this.map?.show(steps.map((step) => this.marksOf(step)));
+  }
+
+  marksOf(step) {
+    const fault = this.newest.faultOf(step.name);
+    return (step.mark === "none" ? "" : ` ${step.mark}`) + (fault ? ` ${fault.severity}` : "");
   }
 
   showNode(index) {
@@ -147,8 +215,7 @@ class Graph {
     const step = this.newest.steps[index];
     if (!step) return;
     const fault = this.newest.faultOf(step.name);
-    const mark = (step.mark === "none" ? "" : ` ${step.mark}`) + (fault ? ` ${fault.severity}` : "");
-    setAttribute(group, "class", `node${mark}${index === this.newest.chosen ? " chosen" : ""}`);
+    setAttribute(group, "class", `node${this.marksOf(step)}${index === this.newest.chosen ? " chosen" : ""}`);
     const words = MARKS[step.mark];
     setText(parts.kind, shortened(words ? `${node.kind} · ${words}` : node.kind));
     const rates = node.kind === "source" ? `${shown("rate", step.out_rate)} out`

@@ -11,9 +11,22 @@ function line(kind, text, name) {
   return element;
 }
 
-// One failure: a line, and on request its traceback. All texts come from users: they are set as text, never as markup.
-function failure(one) {
+// Failures of one kind: those of a step whose errors differ only in numbers and in what they quote. The newest is first.
+function kindsOf(failures) {
+  const kinds = new Map();
+  for (const one of failures) {
+    const error = one.error.replace(/'[^']*'|"[^"]*"|[0-9]+/g, "#");
+    const kind = JSON.stringify([one.process, one.outcome, one.step, error]);
+    if (kinds.has(kind)) kinds.get(kind).push(one);
+    else kinds.set(kind, [one]);
+  }
+  return [...kinds];
+}
+
+// The newest failure of a kind: a line, and on request its traceback. All texts come from users: they are set as text, never as markup.
+function failure([one, ...before]) {
   const words = [MOMENT.format(one.time_ms), one.outcome];
+  if (before.length > 0) words[0] += `, ${before.length + 1} times since ${MOMENT.format(before.at(-1).time_ms)}`;
   if (one.process !== undefined) words.push(`process ${one.process}`);
   if (one.step) words.push(one.step);
   if (one.key !== null) words.push(`key ${one.key}`);
@@ -27,22 +40,20 @@ function failure(one) {
 function showFailures(snapshot) {
   element("failures-section").hidden = snapshot.failures.length === 0;
   const place = element("failures");
-  const numberOf = (one) => `${snapshot.run} ${one.process ?? ""} ${one.number}`;
-  const newest = snapshot.failures.map(numberOf).join();
-  // A list that has not changed stays as it is, with what the reader has opened.
+  const newest = `${snapshot.run} ${snapshot.failures.map((one) => `${one.process ?? ""} ${one.number}`).join()}`;
+  // A list that has not changed stays as it is; in one that has, what the reader has opened stays open.
   if (place.dataset.newest === newest) return;
   place.dataset.newest = newest;
-  const known = new Map([...place.children].map((item) => [item.dataset.number, item]));
-  place.replaceChildren(...snapshot.failures.map((one) => {
-    const number = numberOf(one);
-    if (known.has(number)) return known.get(number);
+  const opened = new Set([...place.querySelectorAll("details[open]")].map((details) => details.parentElement.dataset.kind));
+  place.replaceChildren(...kindsOf(snapshot.failures).map(([kind, failures]) => {
     const item = document.createElement("li");
-    item.dataset.number = number;
-    const parts = failure(one);
+    item.dataset.kind = kind;
+    const parts = failure(failures);
     if (parts.length === 1) {
       item.append(...parts);
     } else {
       const details = document.createElement("details");
+      details.open = opened.has(kind);
       details.append(...parts);
       item.append(details);
     }
@@ -78,7 +89,8 @@ async function ask(path, outcome, said) {
 }
 
 function act(name, question) {
-  if (question && !confirm(question)) return;
+  // In the frame of a notebook a browser asks no question.
+  if (question && top === self && !confirm(question)) return;
   ask(name, element("action-outcome"), (answer) => {
     if (!answer.at_next_start) return `${ACTIONS[name][0]}: asked for.`;
     return ["The configuration was read.", ...answer.at_next_start].join(" ");

@@ -10,7 +10,7 @@ const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state"
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 
-const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, rows: new Map(), stale: null, faults: new Map() };
+const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, rows: new Map(), stale: null, faults: new Map(), sorted: new Map() };
 
 async function read(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -34,8 +34,14 @@ function textCell(text) {
   return { text, value: "", kind: "text" };
 }
 
+// A figure: zero is quiet.
 function unit(name, value) {
-  return cell(shown(name, value), value);
+  return { ...cell(shown(name, value), value), kind: value === 0 ? "zero" : "" };
+}
+
+// The number of things that have failed: zero is quiet, and any other is loud.
+function faulty(value) {
+  return { ...unit("count", value), kind: value > 0 ? "loud" : "zero" };
 }
 
 // Shows cells in a row after its first one. Only what has changed is written: the browser lays out no more than that.
@@ -59,17 +65,21 @@ function table(id, head, rows) {
     for (const title of head) {
       const column = document.createElement("th");
       column.scope = "col";
-      column.textContent = title;
+      if (title !== "") column.append(sorter(id, row.cells.length, title));
       if (TEXT_COLUMNS.has(title)) column.className = "text";
       row.append(column);
     }
     place.createTBody();
   }
+  rows = sorted(id, rows);
   const body = place.tBodies[0];
   const keys = rows.map((row) => row.key).join("\n");
   if (body.dataset.keys !== keys) {
     body.dataset.keys = keys;
-    body.replaceChildren(...rows.map(({ key, choose }) => titleRow(key, choose)));
+    const known = new Map([...body.rows].map((row) => [row.newest.key, row]));
+    const focused = body.contains(document.activeElement) ? document.activeElement : null;
+    body.replaceChildren(...rows.map(({ key, choose }) => known.get(key) ?? titleRow(key, choose)));
+    if (focused?.isConnected) focused.focus({ preventScroll: true });
     if (!page.rows.has(id)) page.rows.set(id, new InView(showRow));
     page.rows.get(id).watch([...body.rows]);
   }
@@ -80,6 +90,41 @@ function table(id, head, rows) {
     // A row that nobody has seen has its cells too: the width of the columns.
     if (row.cells.length === 1 || inView.has(row)) showRow(row);
   });
+}
+
+// The head of a column: a click sorts by it, the largest first, then the smallest, then as the server has the rows.
+function sorter(id, column, title) {
+  const button = line("button", title);
+  button.type = "button";
+  button.addEventListener("click", () => {
+    const now = page.sorted.get(id);
+    const first = column === 0 ? "ascending" : "descending";
+    const other = column === 0 ? "descending" : "ascending";
+    const order = now?.column !== column ? first : now.order === first ? other : null;
+    if (order) page.sorted.set(id, { column, order });
+    else page.sorted.delete(id);
+    [...element(id).tHead.rows[0].cells].forEach((head, index) => {
+      if (order && index === column) head.ariaSort = order;
+      else head.removeAttribute("aria-sort");
+    });
+    show();
+  });
+  return button;
+}
+
+// Rows in the order that the reader has chosen. What is not known comes last.
+function sorted(id, rows) {
+  const chosen = page.sorted.get(id);
+  if (!chosen) return rows;
+  const value = (row) => {
+    if (chosen.column === 0) return row.key;
+    const { text, value } = row.cells[chosen.column - 1];
+    return value === "" ? (text === "–" ? null : text) : value;
+  };
+  const sign = chosen.order === "ascending" ? 1 : -1;
+  const compare = (one, other) => (typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), undefined, { numeric: true }));
+  const known = rows.filter((row) => value(row) !== null).sort((one, other) => sign * compare(value(one), value(other)));
+  return [...known, ...rows.filter((row) => value(row) === null)];
 }
 
 // A row of a table with a button in its first cell.
@@ -189,6 +234,9 @@ function rowMark(kinds, name, mark = "") {
 }
 
 function setFacts(id, facts) {
+  const key = JSON.stringify(facts);
+  if (element(id).dataset.key === key) return;
+  element(id).dataset.key = key;
   element(id).replaceChildren(...facts.map(([name, value]) => {
     const group = document.createElement("div");
     const term = document.createElement("dt");
@@ -211,6 +259,8 @@ function healthy(snapshot) {
 
 // What a worker does that has been inside one call of a step for seconds.
 function stackOf({ name, subject, process }) {
+  if (name === "MillstreamFlowDown") return page.snapshot.down?.traceback ?? null;
+  if (name === "MillstreamServiceStuck") return page.snapshot.services.services.find((one) => one.name === subject)?.call?.stack ?? null;
   if (name !== "MillstreamWorkerStuck" && name !== "MillstreamStepSaturated") return null;
   const inside = page.snapshot.workers.filter((worker) => worker.step === subject && (worker.process || undefined) === process);
   return inside.find((worker) => worker.stack)?.stack ?? null;
@@ -265,7 +315,7 @@ function showSteps(snapshot) {
       textCell(step.kind), textCell(MARKS[step.mark]), unit("rate", step.in_rate), unit("rate", step.out_rate), unit("share", step.busy),
       cell(step.skew.toFixed(1), step.skew), unit("seconds", step.ages?.p50), unit("seconds", step.ages?.p99), unit("seconds", step.ages?.p999),
       unit("count", step.keys), unit("bytes", step.state_bytes),
-      unit("count", step.skipped - step.dead_letters), unit("count", step.dead_letters), unit("count", step.late), unit("count", step.faults), unit("count", step.items_in), unit("count", step.items_out),
+      faulty(step.skipped - step.dead_letters), faulty(step.dead_letters), faulty(step.late), faulty(step.faults), unit("count", step.items_in), unit("count", step.items_out),
     ],
   })));
 }
@@ -292,7 +342,7 @@ function showSinks(snapshot) {
     choose: () => choose([{ kind: "sink", name: sink.name }], sink.name),
     cells: [
       textCell(sink.address), unit("count", sink.waiting_records), unit("bytes", sink.waiting_bytes), unit("seconds", sink.waiting_seconds),
-      unit("count", sink.delivered_records), unit("count", sink.refused_records), unit("count", sink.failures_in_a_row), unit("count", sink.retries), unit("seconds", sink.since_delivery_seconds),
+      unit("count", sink.delivered_records), faulty(sink.refused_records), faulty(sink.failures_in_a_row), faulty(sink.retries), unit("seconds", sink.since_delivery_seconds),
     ],
   })));
 }
@@ -319,6 +369,19 @@ function showEpochs(snapshot) {
       unit("bytes", epochs.last_bytes), unit("seconds", epochs.since_commit_seconds), unit("seconds", epochs.age_seconds), unit("seconds", epochs.length_seconds),
     ],
   }]);
+  showCommits(snapshot);
+}
+
+// The last commits, and the restarts, each of which has abandoned the epoch that ran.
+function showCommits(snapshot) {
+  const committed = (snapshot.commits ?? []).map(({ epoch, time_ms, bytes, seconds: [waiting, saving, syncing] }) => [time_ms, [
+    textCell(`epoch ${epoch}`), textCell(MOMENT.format(time_ms)), textCell("committed"), unit("seconds", waiting), unit("seconds", saving), unit("seconds", syncing), unit("bytes", bytes),
+  ]]);
+  const abandoned = snapshot.restarts.map(({ time_ms, cause }) => [time_ms, [
+    textCell("–"), textCell(MOMENT.format(time_ms)), { ...contentCell(`not committed: ${cause}`), kind: "content loud" }, textCell("–"), textCell("–"), textCell("–"), textCell("–"),
+  ]]);
+  const rows = [...committed, ...abandoned].sort(([one], [other]) => other - one).slice(0, 20).map(([, cells]) => cells);
+  listed(element("commits"), "last-commits", "Last epochs", [["epoch", ""], ["ended", "text"], ["outcome", "text"], ["waiting", ""], ["saving", ""], ["syncing", ""], ["bytes", ""]], rows);
 }
 
 function showProcesses(snapshot) {
@@ -365,6 +428,7 @@ function show() {
   const snapshot = page.snapshot;
   if (!snapshot) return;
   page.faults = faultsOf(snapshot.conditions);
+  setFacts("about", snapshot.about ?? []);
   showSections(snapshot);
   showActions(snapshot);
   if (!snapshot.flow && page.hasSections) {
@@ -417,6 +481,7 @@ function hear(event) {
   page.heard = Date.now();
   page.snapshot = snapshot;
   document.body.classList.remove("silent");
+  document.body.classList.toggle("down", Boolean(snapshot.down));
   state(snapshot.state, `${snapshot.state} ${snapshot.conditions[0]?.severity ?? ""}`);
   if (snapshot.run !== page.run && snapshot.run) beginRun(snapshot.run).catch(() => { page.run = null; });
   for (const charts of page.charts) charts.add(snapshot.time_ms, values(snapshot, charts));
@@ -438,7 +503,10 @@ function connect() {
 
 element("detail-close").addEventListener("click", close);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && page.chosen) close(); });
-addEventListener("resize", () => { for (const charts of page.charts) charts.resize(); });
+addEventListener("resize", () => {
+  for (const charts of page.charts) charts.resize();
+  page.graph?.drawn.fit();
+});
 setInterval(() => {
   if (page.heard && Date.now() - page.heard > SILENT_MS && element("state").textContent !== "no connection: retrying") {
     silence(`no news for ${Math.round((Date.now() - page.heard) / 1000)} s`);

@@ -30,8 +30,8 @@ class Part {
     this.extra = make("div", { id: `${key}-extra` });
   }
 
-  say(healthy) {
-    showVerdict(this.attention, this.conditions, conditionsOf(this.key), [healthy, "good"]);
+  say(healthy, kind = "good") {
+    showVerdict(this.attention, this.conditions, conditionsOf(this.key), [healthy, kind]);
   }
 }
 
@@ -106,7 +106,7 @@ class QueuesPart extends Part {
         textCell(STATES[queue.state]), unit("count", queue.items), unit("seconds", queue.items ? queue.oldest_seconds : null), unit("count", queue.open_items),
         unit("seconds", queue.open_items ? queue.held_seconds : null), textCell(queue.held_by ?? "–"), unit("count", queue.waiters),
         unit("rate", queue.in_rate), unit("rate", queue.out_rate), unit("rate", queue.expired_rate), unit("bytes", queue.bytes), unit("bytes", queue.disk_bytes),
-        unit("count", queue.in_items), unit("count", queue.out_items), unit("count", queue.refused_items), unit("count", queue.failed_items), textCell(queue.sync),
+        unit("count", queue.in_items), unit("count", queue.out_items), faulty(queue.refused_items), faulty(queue.failed_items), textCell(queue.sync),
       ],
     })));
   }
@@ -233,7 +233,9 @@ class JournalsPart extends Part {
   }
 
   show(journals) {
-    this.say("All journals can be read, and followers keep up.");
+    const count = (number) => number.toLocaleString("en");
+    if (journals.read === null) this.say("All journals can be read, and followers keep up.");
+    else this.say(`The journals are read for the first time: ${count(journals.read)} of ${count(journals.found)}.`, "");
     if (this.search.input.value !== "") this.find();
     this.table(journals);
   }
@@ -316,9 +318,14 @@ class JournalsPart extends Part {
   }
 }
 
-const SERVICE_STATES = { good: "", starting: "starts", lagging: "does not keep up", down: "its process does not run" };
+const SERVICE_STATES = { good: "", starting: "starts", lagging: "does not keep up", stuck: "", down: "its process does not run" };
 const SERVICE_HEAD = ["service", "", "calls/s", "calls", "ticks", "skipped", "dead letters", "lag, records", "lag, time", "output", "out/s", "records out"];
 const LINE_HEAD = [["record", ""], ["content", "text"]];
+
+// The call that a service has been in for seconds, in words.
+function longCall({ method, input, record, seconds }) {
+  return `inside ${method === null ? "a call" : `${method}()`} with record ${record} of ${input} for ${seconds} s`;
+}
 
 class ServicesPart extends Part {
   constructor() {
@@ -336,11 +343,11 @@ class ServicesPart extends Part {
     this.say("Every service takes its inputs as they come.");
     table("services", SERVICE_HEAD, services.services.map((one) => ({
       key: one.name,
-      mark: rowMark(["service"], one.name, one.state === "starting" ? "waiting" : ""),
+      mark: rowMark(["service"], one.name, one.call ? "cause" : one.state === "starting" ? "waiting" : ""),
       choose: () => choose([{ kind: "service", name: one.name }], one.name),
       cells: [
-        textCell(one.error ?? SERVICE_STATES[one.state]), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), unit("count", one.skipped),
-        unit("count", one.dead_letters), unit("count", one.inputs.reduce((all, input) => all + input.lag_records, 0)),
+        textCell(one.error ?? (one.call ? longCall(one.call) : SERVICE_STATES[one.state])), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), faulty(one.skipped),
+        faulty(one.dead_letters), unit("count", one.inputs.reduce((all, input) => all + input.lag_records, 0)),
         unit("seconds", Math.max(0, ...one.inputs.map((input) => input.lag_seconds))), textCell(one.output ?? "–"), unit("rate", one.output_rate), unit("count", one.output_next),
       ],
     })));
@@ -349,7 +356,7 @@ class ServicesPart extends Part {
     const runs = (process) => services.services.filter((one) => one.process === process.name).map((one) => one.name).join(", ");
     listed(this.extra, "service-processes", "Processes of the system", [["process", ""], ["state", "text"], ["services", "text"], ["process id", "text"], ["restarts", ""], ["last error", "text"]],
       services.processes.map((process) => [
-        textCell(process.name), textCell(process.state), textCell(runs(process) || "–"), textCell(process.pid === null ? "–" : String(process.pid)), unit("count", process.restarts),
+        textCell(process.name), textCell(process.state), textCell(runs(process) || "–"), textCell(process.pid === null ? "–" : String(process.pid)), faulty(process.restarts),
         contentCell(process.error ?? "–"),
       ]));
   }
@@ -365,6 +372,9 @@ class ServicesPart extends Part {
   detail(place, name) {
     const one = page.snapshot.services.services.find((service) => service.name === name);
     if (!one) return;
+    if (!element("service-stack")) place.append(make("pre", { id: "service-stack", tabIndex: 0 }));
+    element("service-stack").hidden = !one.call;
+    if (one.call) setText(element("service-stack"), `${longCall(one.call)}\n${one.call.stack ?? ""}`);
     this.lines(place, "last-dead-letters", "Last dead letters", one.last_dead_letters);
     listed(place, "service-inputs", "Inputs", [["input", ""], ["next record", ""], ["lag, records", ""], ["lag, time", ""]],
       one.inputs.map((input) => [textCell(input.name), unit("count", input.position), unit("count", input.lag_records), unit("seconds", input.lag_seconds)]));

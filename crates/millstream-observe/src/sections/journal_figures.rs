@@ -21,8 +21,12 @@ pub struct JournalsSnapshot {
     pub byte_rate: f64,
     /// What all journals take on the disk, in bytes.
     pub disk_bytes: u64,
-    /// Seconds since the journals were looked at.
+    /// Seconds since a journal was read, or the next look was due.
     pub silent_seconds: f64,
+    /// The number of journals that were read, during the first look.
+    pub read: Option<usize>,
+    /// The number of journals that were found.
+    pub found: usize,
     /// The journals, those that need attention or are written first, at most 100, by name.
     pub journals: Vec<JournalSnapshot>,
 }

@@ -56,22 +56,34 @@ pub struct Journals {
 #[derive(Default)]
 struct Shared {
     newest: Mutex<Arc<Newest>>,
+    progress: Mutex<Progress>,
     stops: Mutex<bool>,
     stopped: Condvar,
 }
 
 /// What the thread has seen last.
+#[derive(Default)]
 struct Newest {
     journals: Vec<JournalSnapshot>,
+    /// The number of complete looks.
     number: u64,
+}
+
+/// What the thread does.
+#[derive(Clone, Copy)]
+struct Progress {
+    /// The journals of this look that were read, and their number.
+    read: usize,
+    found: usize,
+    /// When a journal was read last, or the next look is due.
     at: Instant,
 }
 
-impl Default for Newest {
+impl Default for Progress {
     fn default() -> Self {
-        Newest {
-            journals: Vec::new(),
-            number: 0,
+        Progress {
+            read: 0,
+            found: 0,
             at: crate::now(),
         }
     }
@@ -149,23 +161,33 @@ impl Shared {
                 places = discover(roots);
                 looks.retain(|path, _| places.iter().any(|place| place.path == *path));
             }
-            number += 1;
             let begin = crate::now();
             let locks = writers::locks();
-            let mut journals: Vec<JournalSnapshot> = places
-                .iter()
-                .map(|place| {
-                    let look = looks.entry(place.path.clone()).or_default();
-                    look.at(place, &locks)
-                })
-                .collect();
-            journals.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-            *lock(&self.newest) = Arc::new(Newest {
-                journals,
-                number,
-                at: crate::now(),
-            });
+            let mut journals = Vec::with_capacity(places.len());
+            let mut shown = begin;
+            for (read, place) in places.iter().enumerate() {
+                let at = crate::now();
+                let found = places.len();
+                *lock(&self.progress) = Progress { read, found, at };
+                // What the first look has found is shown before its end.
+                if number == 0 && at - shown >= EVERY {
+                    shown = at;
+                    self.show(journals.clone(), 0);
+                }
+                let look = looks.entry(place.path.clone()).or_default();
+                journals.push(look.at(place, &locks));
+                if *lock(&self.stops) {
+                    return;
+                }
+            }
+            number += 1;
+            self.show(journals, number);
             let pause = EVERY.max(begin.elapsed() * PAUSE_SHARE);
+            *lock(&self.progress) = Progress {
+                read: places.len(),
+                found: places.len(),
+                at: crate::now() + pause,
+            };
             let stops = lock(&self.stops);
             let waited = self
                 .stopped
@@ -175,6 +197,14 @@ impl Shared {
                 return;
             }
         }
+    }
+}
+
+impl Shared {
+    /// Shows journals, by name.
+    fn show(&self, mut journals: Vec<JournalSnapshot>, number: u64) {
+        journals.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        *lock(&self.newest) = Arc::new(Newest { journals, number });
     }
 }
 
@@ -196,13 +226,16 @@ impl Section for Journals {
             .map(|journal| (journal.name.as_str(), values(journal)));
         lock(&self.history).add(snapshot.time_ms, tracks);
         let all = &newest.journals;
+        let progress = *lock(&self.shared.progress);
         snapshot.journals = Some(JournalsSnapshot {
             count: all.len(),
             unlabelled: all.len() - shown.len(),
             record_rate: all.iter().map(|journal| journal.record_rate).sum(),
             byte_rate: all.iter().map(|journal| journal.byte_rate).sum(),
             disk_bytes: all.iter().map(|journal| journal.disk_bytes).sum(),
-            silent_seconds: newest.at.elapsed().as_secs_f64(),
+            silent_seconds: progress.at.elapsed().as_secs_f64(),
+            read: (newest.number == 0).then_some(progress.read),
+            found: progress.found,
             journals: shown,
         });
     }
@@ -225,8 +258,9 @@ impl Section for Journals {
     }
 
     fn obstacle(&self) -> Option<String> {
+        let Progress { read, found, .. } = *lock(&self.shared.progress);
         let is_first = self.newest().number == 0;
-        is_first.then(|| "the journals were not looked at yet".to_owned())
+        is_first.then(|| format!("{read} of {found} journals were read"))
     }
 }
 

@@ -62,8 +62,10 @@ pub struct ServiceSnapshot {
     pub skipped: u64,
     /// Records that were set aside as dead letters.
     pub dead_letters: u64,
-    /// Calls by records a second.
-    pub call_rate: f64,
+    /// Calls by records a second; none while it is inside a long call.
+    pub call_rate: Option<f64>,
+    /// The call that it has been in for seconds.
+    pub call: Option<CallSnapshot>,
     /// Its inputs, at most 32.
     pub inputs: Vec<InputSnapshot>,
     /// The calls of the last second by method, at most 32.
@@ -72,8 +74,8 @@ pub struct ServiceSnapshot {
     pub output: Option<String>,
     /// The number that the next record of the output gets.
     pub output_next: u64,
-    /// Records that the output got a second.
-    pub output_rate: f64,
+    /// Records that the output got a second; none while it is inside a long call.
+    pub output_rate: Option<f64>,
     /// The latencies of the newest calls of the output, by hop.
     pub hops: Vec<HopSnapshot>,
     /// The newest calls of its inputs that it has taken, as text, the newest last.
@@ -84,6 +86,34 @@ pub struct ServiceSnapshot {
     pub last_dead_letters: Vec<String>,
     /// Why a journal of it cannot be read.
     pub error: Option<String>,
+}
+
+/// A call that a service has been in for seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallSnapshot {
+    /// The method; none for a timer, and where the record cannot be read.
+    pub method: Option<String>,
+    /// The last part of the path of its input, or `timers`.
+    pub input: String,
+    /// The record that it is called with.
+    pub record: u64,
+    /// For how many seconds it has been in it.
+    pub seconds: u64,
+    /// The end of the stack of its thread, if the program has a language that knows it.
+    pub stack: Option<String>,
+}
+
+impl std::fmt::Display for CallSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let method = self.method.as_deref();
+        let method = method.map_or_else(|| "a call".to_owned(), |name| format!("{name}()"));
+        write!(
+            f,
+            "{method} with record {} of {} for {} s",
+            self.record, self.input, self.seconds
+        )
+    }
 }
 
 /// What is wrong with a service.
@@ -97,6 +127,8 @@ pub enum ServiceState {
     Starting,
     /// It does not keep up with an input.
     Lagging,
+    /// It has been inside one call for seconds.
+    Stuck,
     /// Its process does not run.
     Down,
 }
@@ -109,6 +141,7 @@ impl ServiceState {
             ServiceState::Good => "good",
             ServiceState::Starting => "starting",
             ServiceState::Lagging => "lagging",
+            ServiceState::Stuck => "stuck",
             ServiceState::Down => "down",
         }
     }

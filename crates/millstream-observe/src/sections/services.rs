@@ -28,6 +28,7 @@ use super::{Section, json};
 use crate::error::ObserveError;
 use crate::lock;
 use crate::snapshot::Snapshot;
+use crate::stacks::StackOf;
 
 /// The time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -73,7 +74,16 @@ impl Services {
     /// # Errors
     /// [`ObserveError::Bind`]: the thread cannot be started.
     pub fn watch(service: ServiceOf) -> Result<Self, ObserveError> {
-        Self::look_at(Subject::One(Box::new(Watched::new(service))))
+        Self::watch_with(service, None)
+    }
+
+    /// Watches a service; `stacks` is asked what its thread does that has been inside one call for seconds.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn watch_with(service: ServiceOf, stacks: Option<StackOf>) -> Result<Self, ObserveError> {
+        Self::look_at(Subject::One(Box::new(Watched::new(service, stacks))))
     }
 
     /// Watches the services of a system by the files that its supervisor, `millstream service up`, and its processes
@@ -152,7 +162,8 @@ impl Section for Services {
         };
         let tracks = looked.services.iter().map(|service| {
             let lag: u64 = service.inputs.iter().map(|input| input.lag_records).sum();
-            let values = [service.call_rate as f32, lag as f32];
+            let rate = service.call_rate.map_or(f32::NAN, |rate| rate as f32);
+            let values = [rate, lag as f32];
             (service.name.as_str(), values)
         });
         lock(&self.history).add(snapshot.time_ms, tracks);

@@ -171,24 +171,93 @@ fn unit(metric: &Metric) -> &'static str {
     }
 }
 
+/// The first row of the dashboard: what is looked at first.
+const OVERVIEW: [&str; 6] = [
+    "millstream_condition",
+    "millstream_step_items_in_total",
+    "millstream_step_busy_ratio",
+    "millstream_source_lag_seconds",
+    "millstream_queue_items",
+    "millstream_service_input_lag_seconds",
+];
+
+/// The other rows: what is closed at first, and the begin of the names of its metrics.
+const ROWS: [(&str, &[&str]); 5] = [
+    (
+        "Flows",
+        &[
+            "millstream_condition",
+            "millstream_flow",
+            "millstream_step",
+            "millstream_worker",
+            "millstream_edge",
+            "millstream_source",
+            "millstream_outbox",
+            "millstream_epoch",
+        ],
+    ),
+    ("Queues", &["millstream_queue"]),
+    ("Journals", &["millstream_journal"]),
+    ("Services", &["millstream_service"]),
+    ("Process", &["process_"]),
+];
+
+/// The row of a metric.
+fn row_of(metric: &Metric) -> &'static str {
+    let has = |names: &[&str]| names.iter().any(|name| metric.name.starts_with(name));
+    let row = ROWS.iter().find(|(_, names)| has(names));
+    row.unwrap_or_else(|| panic!("{} is in no row", metric.name))
+        .0
+}
+
+fn panel(metric: &Metric, id: usize, (x, y): (usize, usize)) -> Value {
+    let (expr, legend) = query(metric);
+    json!({
+        "id": id,
+        "type": "timeseries",
+        "title": metric.help,
+        "description": metric.name,
+        "datasource": {"type": "prometheus", "uid": "${datasource}"},
+        "gridPos": {"h": 8, "w": 8, "x": x, "y": y},
+        "fieldConfig": {"defaults": {"unit": unit(metric), "min": 0}, "overrides": []},
+        "targets": [{"refId": "A", "expr": expr, "legendFormat": legend}],
+    })
+}
+
+/// The panels: the overview, then a closed row for each part with its metrics.
+fn panels() -> Vec<Value> {
+    let mut panels = Vec::new();
+    let row = |id: usize, title: &str, y: usize, closed: Vec<Value>| {
+        json!({
+            "id": id, "type": "row", "title": title, "collapsed": !closed.is_empty(), "panels": closed,
+            "gridPos": {"h": 1, "w": 24, "x": 0, "y": y},
+        })
+    };
+    let mut id = 1;
+    panels.push(row(id, "Overview", 0, Vec::new()));
+    for (index, name) in OVERVIEW.iter().enumerate() {
+        id += 1;
+        let metric = list::all().find(|metric| metric.name == *name);
+        let metric = metric.unwrap_or_else(|| panic!("{name} is no metric"));
+        panels.push(panel(metric, id, (index % 3 * 8, 1 + index / 3 * 8)));
+    }
+    let first = 1 + OVERVIEW.len().div_ceil(3) * 8;
+    for (y, (title, _)) in (first..).zip(ROWS) {
+        id += 1;
+        let of_row = id;
+        let mut closed = Vec::new();
+        for (index, metric) in list::all().filter(|one| row_of(one) == title).enumerate() {
+            id += 1;
+            closed.push(panel(metric, id, (index % 3 * 8, y + 1 + index / 3 * 8)));
+        }
+        assert!(!closed.is_empty(), "{title}");
+        panels.push(row(of_row, title, y, closed));
+    }
+    panels
+}
+
 #[test]
 fn the_dashboard_is_that_of_the_list() {
-    let panels: Vec<Value> = list::all()
-        .enumerate()
-        .map(|(index, metric)| {
-            let (expr, legend) = query(metric);
-            json!({
-                "id": index + 1,
-                "type": "timeseries",
-                "title": metric.help,
-                "description": metric.name,
-                "datasource": {"type": "prometheus", "uid": "${datasource}"},
-                "gridPos": {"h": 8, "w": 8, "x": index % 3 * 8, "y": index / 3 * 8},
-                "fieldConfig": {"defaults": {"unit": unit(metric), "min": 0}, "overrides": []},
-                "targets": [{"refId": "A", "expr": expr, "legendFormat": legend}],
-            })
-        })
-        .collect();
     let variable = |name: &str, query: &str| {
         json!({
             "name": name, "type": "query", "query": query, "refresh": 2, "includeAll": true, "multi": true,
@@ -207,7 +276,7 @@ fn the_dashboard_is_that_of_the_list() {
             variable("flow", "label_values(millstream_flow_running, flow)"),
             variable("job", "label_values({__name__=~\"millstream_.*\"}, job)"),
         ]},
-        "panels": panels,
+        "panels": panels(),
     });
     let text = serde_json::to_string_pretty(&dashboard).unwrap() + "\n";
     compare("contrib/grafana/millstream.json", &text);

@@ -11,6 +11,11 @@ use crate::server::{get, json as read, until};
 
 /// Writes what a supervisor and the process of the service `desk` write.
 fn write(folder: &Path, process: &Value, pid: u32, position: u64) {
+    write_call(folder, process, pid, position, &Value::Null);
+}
+
+/// As [`write`], while the service is in a long call.
+fn write_call(folder: &Path, process: &Value, pid: u32, position: u64, call: &Value) {
     let service = json!({
         "name": "desk", "process": "first", "inputs": ["orders"], "out": null, "dead_letters": null,
     });
@@ -19,7 +24,7 @@ fn write(folder: &Path, process: &Value, pid: u32, position: u64) {
     });
     let known = json!({
         "pid": pid, "state": "running", "calls": 7, "ticks": 0, "skipped": 0, "dead_letters": 0,
-        "calls_per_s": 0.0, "positions": {"orders": position},
+        "calls_per_s": 0.0, "positions": {"orders": position}, "call": call,
     });
     for (name, value) in [("desk.json", known), ("status.json", status)] {
         let unfinished = folder.join("unfinished");
@@ -62,6 +67,23 @@ fn a_system_is_what_its_files_say() {
     let (_, metrics) = get(&observer, "/metrics", "");
     let restarts = "millstream_service_process_restarts_total{process=\"first\"} 2";
     assert!(metrics.contains(restarts), "{metrics}");
+
+    // It is inside one call.
+    let call = json!({"input": 0, "record": 3, "seconds": 7, "thread": 9, "stack": "in place"});
+    write_call(folder.path(), &running, 7, 3, &call);
+    until("the call", || {
+        services(&observer)["services"][0]["state"] == "stuck"
+    });
+    let shown = services(&observer)["services"][0].take();
+    assert_eq!(shown["call"]["stack"], "in place");
+    assert_eq!(shown["call_rate"], Value::Null);
+    let snapshot = read(&observer, "/api/snapshot.json");
+    let words = "Service \"desk\" has been inside a call with record 3 of orders for 7 s.";
+    let mut conditions = snapshot["conditions"].as_array().unwrap().iter();
+    assert!(conditions.any(|one| one["words"] == words), "{snapshot}");
+    let (_, metrics) = get(&observer, "/metrics", "");
+    let seconds = "millstream_service_call_seconds{service=\"desk\"} 7";
+    assert!(metrics.contains(seconds), "{metrics}");
 
     // Its process is a new one, which has written nothing.
     let new = json!({"state": "running", "pid": 8, "restarts": 3, "error": null});

@@ -20,10 +20,9 @@ use super::outlet::{Outlet, PublisherTransport};
 use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
+use crate::stacks::stack_of;
 use crate::stopper::Stopper;
 
-/// After how many calls in a row the progress is published.
-const CALLS: u32 = 256;
 /// How long a wait for followers lasts before signals are handled.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -40,14 +39,7 @@ pub(crate) struct Service {
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Default)]
 pub(crate) struct Meter {
-    meter: native::Meter,
-}
-
-impl Meter {
-    /// The counts, and the next record of each input.
-    pub(crate) fn progress(&self) -> (native::Report, Option<Vec<u64>>) {
-        (self.meter.report(), self.meter.positions())
-    }
+    pub(crate) meter: native::Meter,
 }
 
 #[pymethods]
@@ -72,11 +64,13 @@ impl Reporter {
     /// Writes the file into the folder, if its contents have changed; `waits_for` is the input that does not exist yet.
     fn write(
         &mut self,
+        py: Python<'_>,
         folder: &str,
         meter: &Bound<'_, Meter>,
         waits_for: Option<String>,
     ) -> PyResult<()> {
-        Ok(self.0.write(folder, &meter.get().meter, waits_for)?)
+        let stack = |thread| stack_of(py, thread);
+        Ok(self.0.write(folder, &meter.get().meter, waits_for, stack)?)
     }
 }
 
@@ -518,7 +512,6 @@ struct Running<'a> {
 impl Running<'_> {
     fn run(mut self, py: Python<'_>, drain: bool, until: Option<u64>) -> PyResult<native::Report> {
         warn(py, &self.runner)?;
-        let mut calls = 0u32;
         let mut taken = Outcome::Nothing;
         self.write_meter();
         loop {
@@ -535,18 +528,13 @@ impl Running<'_> {
                 runner.turn()
             };
             taken = turned.map_err(|error| service_failed(py, error))?;
-            calls += 1;
+            self.write_meter();
             if taken == Outcome::Nothing {
                 if drain && self.wait_followed(py)? {
                     return self.end(py);
                 }
-                self.write_meter();
                 let runner = &mut self.runner;
                 unlocked(|| runner.wait_for_input()).map_err(|error| service_failed(py, error))?;
-            }
-            if calls >= CALLS || taken == Outcome::Nothing {
-                calls = 0;
-                self.write_meter();
             }
             // After each call: one may take as long as a stop may.
             if self.is_stopped(py)? {
@@ -571,7 +559,6 @@ impl Running<'_> {
             if followed.map_err(|error| service_failed(py, error))? {
                 return Ok(true);
             }
-            self.write_meter();
             if self.is_stopped(py)? {
                 return Ok(false);
             }

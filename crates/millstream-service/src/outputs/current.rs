@@ -4,7 +4,9 @@
 //! One thread uses all of it, from a call of the component to its end. A component may be built on one thread and run
 //! on another; what it publishes on any other thread, or while it is not called, has no cause, and is refused.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +55,8 @@ pub(crate) struct Current {
     gate: AtomicUsize,
     /// The thread on which the component is called again.
     thread: AtomicUsize,
+    /// Whether the component is in a call, for observers on other threads.
+    in_call: AtomicBool,
     /// The recorded outputs, while the component is called again.
     earlier: Mutex<Option<Earlier>>,
     failure: Mutex<Option<String>>,
@@ -79,6 +83,7 @@ impl Default for Current {
             take_calls: AtomicU32::new(0),
             gate: AtomicUsize::new(CLOSED),
             thread: AtomicUsize::new(CLOSED),
+            in_call: AtomicBool::new(false),
             earlier: Mutex::new(None),
             failure: Mutex::new(None),
             failed: AtomicU32::new(0),
@@ -100,6 +105,19 @@ impl Current {
         self.checksum.store(lineage.checksum, Relaxed);
         self.time_ns.store(time_ns, Relaxed);
         self.gate.store(this_thread(), Relaxed);
+        self.in_call.store(true, Relaxed);
+    }
+
+    /// The component has returned.
+    #[inline]
+    pub fn end(&self) {
+        self.in_call.store(false, Relaxed);
+    }
+
+    /// The input of the call that the component is in, and the number of its record.
+    pub fn call(&self) -> Option<(u32, u64)> {
+        let call = (self.input.load(Relaxed), self.sequence.load(Relaxed));
+        self.in_call.load(Relaxed).then_some(call)
     }
 
     /// The component is about to be called again: [`Earlier`] says which of its calls are recorded.

@@ -151,6 +151,7 @@ impl Progress {
     /// The component has returned.
     #[inline]
     pub fn end(&mut self, journal: &str, sequence: u64, body: &[u8]) -> Result<(), ServiceError> {
+        self.current.end();
         self.report.calls += 1;
         if self.again.is_some() {
             self.returned_again(journal, sequence, body)?;

@@ -1,34 +1,99 @@
 //! The progress of a service, for observers on other threads.
 
-use std::sync::OnceLock;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use millstream_journal::clock::monotonic_ns;
+use rustix::thread::gettid;
+use serde::{Deserialize, Serialize};
 
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
 use crate::inputs::inlet::Outcome;
+use crate::outputs::current::Current;
 use crate::settings::{Report, Stop};
+
+/// The seconds from which a call is long.
+const LONG_S: u64 = 2;
+
+/// The progress of a service at one moment.
+#[derive(Debug, Clone, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct Reading {
+    /// The counts.
+    pub report: Report,
+    /// For each input, in the order in which they were added, the number of the next record; none before the start.
+    pub positions: Option<Vec<u64>>,
+    /// The call that the component is in, if it has been in it for seconds.
+    pub call: Option<LongCall>,
+}
+
+/// A call that the component has been in for seconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct LongCall {
+    /// The place of its input among the inputs; a larger number is a timer.
+    pub input: usize,
+    /// The record that it is called with.
+    pub record: u64,
+    /// For how many seconds it has been seen in this call.
+    pub seconds: u64,
+    /// The number of the thread in the operating system.
+    pub thread: u32,
+    /// The end of the stack of that thread, where the program knows it.
+    pub stack: Option<String>,
+}
 
 /// The counts of a runner and the next record of each input. The runner's thread writes it, any other reads it.
 ///
 /// ```
 /// let meter = millstream_service::Meter::default();
-/// assert_eq!(meter.positions(), None); // the service has not started yet
-/// assert_eq!(meter.report().calls, 0);
+/// assert_eq!(meter.read().positions, None); // the service has not started yet
+/// assert_eq!(meter.read().report.calls, 0);
 /// ```
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[doc(hidden)] // For the other crates of Millstream.
 pub struct Meter {
     calls: AtomicU64,
     ticks: AtomicU64,
     skipped: AtomicU64,
     dead_letters: AtomicU64,
-    positions: OnceLock<Vec<AtomicU64>>,
+    running: OnceLock<Running>,
+    /// The call that was seen last, and when it was seen first.
+    seen: Mutex<Option<((u32, u64), u64)>>,
+}
+
+/// What is known from the start of a runner on.
+struct Running {
+    positions: Vec<AtomicU64>,
+    current: Arc<Current>,
+    /// The number of its thread in the operating system.
+    thread: u32,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Meter({:?})", self.report())
+    }
 }
 
 impl Meter {
-    /// The counts when it was last written.
+    /// Returns the progress. For how long a call lasts is known from the first look at it on.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn read(&self) -> Reading {
+        let running = self.running.get();
+        Reading {
+            report: self.report(),
+            positions: running.map(|running| {
+                let positions = running.positions.iter();
+                positions.map(|at| at.load(Relaxed)).collect()
+            }),
+            call: running.and_then(|running| self.long_call(running)),
+        }
+    }
+
+    fn report(&self) -> Report {
         Report {
             calls: self.calls.load(Relaxed),
             ticks: self.ticks.load(Relaxed),
@@ -37,17 +102,26 @@ impl Meter {
         }
     }
 
-    /// For each input, in the order in which they were added, the sequence number of the next record; empty before the
-    /// start.
-    #[must_use]
-    pub fn positions(&self) -> Option<Vec<u64>> {
-        let positions = self.positions.get()?.iter();
-        Some(positions.map(|at| at.load(Relaxed)).collect())
+    fn long_call(&self, running: &Running) -> Option<LongCall> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(call) = running.current.call() else {
+            *seen = None;
+            return None;
+        };
+        let now_ns = monotonic_ns();
+        let since = seen.filter(|(of, _)| *of == call);
+        let (_, since_ns) = *seen.insert(since.unwrap_or((call, now_ns)));
+        let seconds = (now_ns - since_ns) / 1_000_000_000;
+        let (input, record) = call;
+        (seconds >= LONG_S).then_some(LongCall {
+            input: input as usize,
+            record,
+            seconds,
+            thread: running.thread,
+            stack: None,
+        })
     }
 }
-
-/// After how many inputs in a row a meter is written.
-const INPUTS: u32 = 256;
 
 impl<C> Runner<C> {
     /// As [`run`](Self::run), and publishes the progress of the service after each turn.
@@ -55,22 +129,15 @@ impl<C> Runner<C> {
     /// # Errors
     /// As [`turn`](Self::turn).
     pub fn run_with(&mut self, stop: &Stop, meter: &Meter) -> Result<Report, ServiceError> {
-        let mut inputs = 0;
         self.write_to(meter);
         self.follow(stop)?;
         while !stop.is_set() {
             let taken = self.turn()?;
-            inputs += 1;
-            if taken == Outcome::Nothing || inputs >= INPUTS {
-                inputs = 0;
-                self.write_to(meter);
-            }
+            self.write_to(meter);
             while (taken == Outcome::Nothing || self.is_ahead())
                 && !self.wait_followed(STOP_CHECK)?
                 && !stop.is_set()
-            {
-                self.write_to(meter);
-            }
+            {}
             if taken == Outcome::Nothing {
                 self.wait_for_input()?;
             }
@@ -80,7 +147,7 @@ impl<C> Runner<C> {
         ended
     }
 
-    /// Publishes the progress of the service.
+    /// Publishes the progress of the service: some stores, so that it is done after each call.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn write_to(&self, meter: &Meter) {
         let Report {
@@ -93,8 +160,12 @@ impl<C> Runner<C> {
         meter.ticks.store(ticks, Relaxed);
         meter.skipped.store(skipped, Relaxed);
         meter.dead_letters.store(dead_letters, Relaxed);
-        let make = || self.inlets.iter().map(|_| AtomicU64::new(0)).collect();
-        for (inlet, at) in self.inlets.iter().zip(meter.positions.get_or_init(make)) {
+        let running = meter.running.get_or_init(|| Running {
+            positions: self.inlets.iter().map(|_| AtomicU64::new(0)).collect(),
+            current: Arc::clone(&self.progress.current),
+            thread: gettid().as_raw_pid().unsigned_abs(),
+        });
+        for (inlet, at) in self.inlets.iter().zip(&running.positions) {
             at.store(inlet.position(), Relaxed);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use millstream_journal::clock::monotonic_ns;
 use serde::{Deserialize, Serialize};
 
-use crate::{Meter, Report, Stop};
+use crate::{LongCall, Meter, Reading, Report, Stop};
 
 /// The time over which a rate is measured, in ns.
 const RATE_NS: u64 = 3_000_000_000;
@@ -51,6 +51,9 @@ pub struct Status {
     pub calls_per_s: f64,
     /// For each input the next record; none before the start.
     pub positions: BTreeMap<String, u64>,
+    /// The call that the component has been in for seconds.
+    #[serde(default)]
+    pub call: Option<LongCall>,
 }
 
 /// Writes the file of one service.
@@ -62,6 +65,8 @@ pub struct Reporter {
     /// Times, and the number of calls until then.
     calls: VecDeque<(u64, u64)>,
     written: String,
+    /// The stack of the long call.
+    stack: Option<String>,
 }
 
 impl Reporter {
@@ -73,6 +78,7 @@ impl Reporter {
             inputs,
             calls: VecDeque::new(),
             written: String::new(),
+            stack: None,
         }
     }
 
@@ -82,7 +88,8 @@ impl Reporter {
         &self.name
     }
 
-    /// Writes the file, if its contents have changed. `waits_for` is the input that does not exist yet.
+    /// Writes the file, if its contents have changed. `waits_for` is the input that does not exist yet; `stack_of` is
+    /// asked once for the stack of the thread of each long call.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -91,8 +98,9 @@ impl Reporter {
         folder: &str,
         meter: &Meter,
         waits_for: Option<String>,
+        stack_of: impl Fn(u32) -> Option<String>,
     ) -> io::Result<()> {
-        let text = serde_json::to_string(&self.status(meter, waits_for))?;
+        let text = serde_json::to_string(&self.status(meter.read(), waits_for, stack_of))?;
         if text != self.written {
             let path = Path::new(folder).join(format!("{}.json", self.name));
             let unfinished = path.with_extension("json.new");
@@ -103,20 +111,41 @@ impl Reporter {
         Ok(())
     }
 
-    fn status(&mut self, meter: &Meter, waits_for: Option<String>) -> Status {
+    fn status(
+        &mut self,
+        reading: Reading,
+        waits_for: Option<String>,
+        stack_of: impl Fn(u32) -> Option<String>,
+    ) -> Status {
+        let Reading {
+            report,
+            positions,
+            call,
+        } = reading;
         let Report {
             calls,
             ticks,
             skipped,
             dead_letters,
-        } = meter.report();
-        let positions = meter.positions();
+        } = report;
+        let call = match call {
+            Some(call) => {
+                let stack = self.stack.take().or_else(|| stack_of(call.thread));
+                self.stack.clone_from(&stack);
+                Some(LongCall { stack, ..call })
+            }
+            None => {
+                self.stack = None;
+                None
+            }
+        };
         Status {
             pid: std::process::id(),
-            state: match (waits_for, &positions) {
-                (Some(path), _) => format!("waiting for {path}"),
-                (None, None) => "starting".to_owned(),
-                (None, Some(_)) => "running".to_owned(),
+            state: match (waits_for, &positions, &call) {
+                (Some(path), ..) => format!("waiting for {path}"),
+                (None, None, _) => "starting".to_owned(),
+                (None, Some(_), Some(call)) => format!("in one call for {} s", call.seconds),
+                (None, Some(_), None) => "running".to_owned(),
             },
             calls,
             ticks,
@@ -129,6 +158,7 @@ impl Reporter {
                 .cloned()
                 .zip(positions.unwrap_or_default())
                 .collect(),
+            call,
         }
     }
 

@@ -203,19 +203,19 @@ fn a_service_does_not_run_away_from_its_followers() {
         });
         // It waits after 256 calls until the follower acknowledges.
         for expected in [256, 512] {
-            while meter.report().calls < expected {
+            while meter.read().report.calls < expected {
                 std::thread::yield_now();
             }
             for _ in 0..1_000 {
                 std::thread::yield_now();
-                calls = meter.report().calls;
+                calls = meter.read().report.calls;
                 assert_eq!(calls, expected);
             }
             // The schema and the orders of these calls.
-            assert_eq!(meter.positions(), Some(vec![expected + 1]));
+            assert_eq!(meter.read().positions, Some(vec![expected + 1]));
             follower.set(output.next().unwrap()).unwrap();
         }
-        while meter.report().calls < 2_000 {
+        while meter.read().report.calls < 2_000 {
             follower.set(output.next().unwrap()).unwrap();
         }
         stop.stop();

@@ -14,15 +14,15 @@ const LINE_MAX: usize = 300;
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// A journal that is read, with its calls.
-pub(super) struct Reading {
+pub(super) struct Contents {
     pub(super) journal: Journal,
     calls: Calls,
 }
 
-impl Reading {
+impl Contents {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let journal = Journal::open(path, Options::read_only())?;
-        Ok(Reading {
+        Ok(Contents {
             calls: Calls::of(&journal),
             journal,
         })

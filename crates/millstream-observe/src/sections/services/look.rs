@@ -6,12 +6,15 @@ use std::time::Instant;
 
 use millstream_journal::clock::wall_ns;
 use millstream_journal::{Error, chain};
+use millstream_service::{LongCall, Reading};
 
-use super::calls::Reading;
+use super::calls::Contents;
 use super::service::ServiceOf;
 use crate::sections::service_figures::{
-    HopSnapshot, INPUTS_MAX, InputSnapshot, MethodSnapshot, ServiceSnapshot, ServiceState,
+    CallSnapshot, HopSnapshot, INPUTS_MAX, InputSnapshot, MethodSnapshot, ServiceSnapshot,
+    ServiceState,
 };
+use crate::stacks::{StackOf, Stacks};
 
 /// The number of records of an input whose methods are read at each look.
 const SAMPLE_MAX: u64 = 2_000;
@@ -27,6 +30,7 @@ const LAG_SECONDS: f64 = 5.0;
 /// What is remembered of a service.
 #[derive(Default)]
 pub(super) struct Look {
+    stacks: Option<Stacks>,
     number: u64,
     at: Option<Instant>,
     calls: u64,
@@ -37,8 +41,19 @@ pub(super) struct Look {
 }
 
 impl Look {
+    pub(super) fn new(stacks: Option<StackOf>) -> Self {
+        Look {
+            stacks: stacks.map(Stacks::new),
+            ..Look::default()
+        }
+    }
+
     pub(super) fn at(&mut self, service: &ServiceOf) -> ServiceSnapshot {
-        let (report, positions) = (service.progress)();
+        let Reading {
+            report,
+            positions,
+            call,
+        } = (service.progress)();
         let now = crate::now();
         let before = self.at.replace(now);
         let seconds = before.map(|before| (now - before).as_secs_f64().max(1e-3));
@@ -51,7 +66,7 @@ impl Look {
             ticks: report.ticks,
             skipped: report.skipped,
             dead_letters: report.dead_letters,
-            call_rate: rate(report.calls, self.calls),
+            call_rate: Some(rate(report.calls, self.calls)),
             output: service.output.as_deref().map(last_part),
             ..ServiceSnapshot::default()
         };
@@ -64,10 +79,17 @@ impl Look {
         self.number += 1;
         self.positions = positions;
         match read {
-            Ok(sampled) => snapshot.methods = self.methods(&sampled, snapshot.call_rate),
+            Ok(sampled) => {
+                let rate = snapshot.call_rate.unwrap_or(0.0);
+                snapshot.methods = self.methods(&sampled, rate);
+            }
             Err(error) => snapshot.error = Some(chain(&error).to_string()),
         }
         snapshot.hops = self.hops.clone();
+        snapshot.call = self.call(service, call);
+        if snapshot.call.is_some() {
+            (snapshot.call_rate, snapshot.output_rate) = (None, None);
+        }
         snapshot.state = state(&snapshot);
         snapshot
     }
@@ -89,10 +111,10 @@ impl Look {
             snapshot.inputs.push(input);
         }
         if let Some(path) = service.output.as_deref().filter(|path| path.exists()) {
-            let mut reading = Reading::open(path)?;
+            let mut reading = Contents::open(path)?;
             let next = reading.journal.next()?;
             if self.number > 0 {
-                snapshot.output_rate = rate(next, self.output_next);
+                snapshot.output_rate = Some(rate(next, self.output_next));
             }
             self.output_next = next;
             snapshot.output_next = next;
@@ -103,11 +125,26 @@ impl Look {
             }
         }
         if let Some(path) = service.dead_letters.as_deref().filter(|path| path.exists()) {
-            let mut reading = Reading::open(path)?;
+            let mut reading = Contents::open(path)?;
             let next = reading.journal.next()?;
             snapshot.last_dead_letters = reading.lines(next, LINES)?;
         }
         Ok(sampled)
+    }
+
+    /// The call that the service has been in for seconds, with what is known of it here.
+    fn call(&mut self, service: &ServiceOf, call: Option<LongCall>) -> Option<CallSnapshot> {
+        let thread = call.as_ref().map(|call| call.thread);
+        let stack = self.stacks.as_mut().and_then(|stacks| stacks.of(0, thread));
+        let call = call?;
+        let input = service.inputs.get(call.input);
+        Some(CallSnapshot {
+            method: input.and_then(|path| Contents::open(path).ok()?.method(call.record)),
+            input: input.map_or_else(|| "timers".to_owned(), |path| last_part(path)),
+            record: call.record,
+            seconds: call.seconds,
+            stack: call.stack.or(stack),
+        })
     }
 
     /// The rate of all calls, divided as the calls that were read.
@@ -136,7 +173,7 @@ fn input(
     sampled: &mut BTreeMap<String, u64>,
     last_calls: &mut Vec<String>,
 ) -> Result<InputSnapshot, Error> {
-    let mut reading = Reading::open(path)?;
+    let mut reading = Contents::open(path)?;
     let next = reading.journal.next()?;
     let from = since.unwrap_or(0).max(position.saturating_sub(SAMPLE_MAX));
     for (method, count) in reading.methods(from, position)? {
@@ -176,6 +213,9 @@ fn hops(output: &Path, next: u64) -> Result<Vec<HopSnapshot>, millstream_service
 }
 
 fn state(service: &ServiceSnapshot) -> ServiceState {
+    if service.call.is_some() {
+        return ServiceState::Stuck;
+    }
     let mut inputs = service.inputs.iter();
     if inputs.any(|input| input.lag_seconds >= LAG_SECONDS) {
         return ServiceState::Lagging;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use millstream_service::Report;
+use millstream_service::Reading;
 
-/// Returns the counts of a service, and the next record of each input, or `None` before its start.
+/// Returns the progress of a service.
 #[doc(hidden)] // For the other crates of Millstream.
-pub type Progress = Box<dyn Fn() -> (Report, Option<Vec<u64>>) + Send + Sync>;
+pub type Progress = Box<dyn Fn() -> Reading + Send + Sync>;
 
 /// A service, and its journals.
 pub struct ServiceOf {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use millstream_service::Report;
 use millstream_service::system::Status as Written;
+use millstream_service::{Reading, Report};
 use serde::Deserialize;
 
 use super::service::{Progress, ServiceOf};
@@ -130,7 +130,7 @@ impl Member {
         Member {
             described,
             pid,
-            watched: Watched::new(service),
+            watched: Watched::new(service, None),
         }
     }
 }
@@ -140,11 +140,11 @@ fn progress(file: PathBuf, inputs: Vec<String>, pid: Arc<AtomicU32>) -> Progress
     Box::new(move || {
         let text = std::fs::read(&file).unwrap_or_default();
         let Ok(written) = serde_json::from_slice::<Written>(&text) else {
-            return (Report::default(), None);
+            return Reading::default();
         };
         let pid = pid.load(Ordering::Relaxed);
         if pid != 0 && pid != written.pid {
-            return (Report::default(), None);
+            return Reading::default();
         }
         let report = Report {
             calls: written.calls,
@@ -155,7 +155,12 @@ fn progress(file: PathBuf, inputs: Vec<String>, pid: Arc<AtomicU32>) -> Progress
         let positions = inputs
             .iter()
             .map(|path| written.positions.get(path).copied());
-        (report, positions.collect())
+        Reading {
+            report,
+            positions: positions.collect(),
+            // That of a process that has ended is none.
+            call: written.call.clone().filter(|_| pid != 0),
+        }
     })
 }
 

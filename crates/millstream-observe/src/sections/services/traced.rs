@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use millstream_journal::{Journal, Options};
 use millstream_service::{CallTimes, ServiceError, call_times};
 
-use super::calls::Reading;
+use super::calls::Contents;
 use super::look::last_part;
 use super::service::ServiceOf;
 use crate::sections::service_figures::CallTrace;
@@ -35,7 +35,7 @@ impl Traced {
         let calls = times.into_iter().filter_map(|call| {
             let reading = inputs
                 .entry(call.input.clone())
-                .or_insert_with(|| Reading::open(&call.input).ok());
+                .or_insert_with(|| Contents::open(&call.input).ok());
             let method = reading.as_mut().and_then(|of| of.method(call.sequence));
             Some(CallTrace {
                 service: service.name.clone(),

@@ -4,6 +4,7 @@ use super::look::Look;
 use super::service::ServiceOf;
 use super::traced::Traced;
 use crate::sections::service_figures::{PartSnapshot, ServiceSnapshot};
+use crate::stacks::StackOf;
 
 /// What a look has found.
 #[derive(Clone, Default)]
@@ -22,10 +23,10 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(service: ServiceOf) -> Self {
+    pub(super) fn new(service: ServiceOf, stacks: Option<StackOf>) -> Self {
         Watched {
             service,
-            look: Look::default(),
+            look: Look::new(stacks),
             traced: Traced::default(),
         }
     }

@@ -714,7 +714,11 @@ fn bad_usage_of_serve_and_follow() {
             2,
             "following it takes a secret (--secret-file) or its certificate (--tls-ca)",
         ),
-        (&["follow", "nowhere", "x"], 2, "expected HOST:PORT"),
+        (
+            &["follow", "nowhere", "x"],
+            2,
+            "'nowhere' is no address like 8080, :8080 or 127.0.0.1:8080",
+        ),
         (
             &["follow", "127.0.0.1:1", text(&none), "--once"],
             1,

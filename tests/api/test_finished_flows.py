@@ -225,7 +225,7 @@ def test_a_file_in_the_place_of_the_state_is_named(tmp_path: Path) -> None:
     state.write_text("something\n")
     file.write_text(PROGRAM.format(name="ours", source="lines", folder=tmp_path))
     failed = run_program(file, "--state", state)
-    assert failed.returncode == 1
+    assert failed.returncode == 2
     assert failed.stderr == (
-        f'millstream run: flow "ours": state in {state}: it is a file; state is kept in a directory\n'
+        f"millstream run: --state is a directory, and {state} is a file (see millstream run --help)\n"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -144,21 +143,22 @@ def test_a_reader_that_ends_is_no_error(command: str, code: int, folder: Path) -
 
 
 def test_a_killed_supervisor_leaves_no_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = folder / "tmp"
-    places.mkdir()
-    monkeypatch.setenv("TMPDIR", str(places))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    ready = folder / "ready"
-    command = [sys.executable, "-m", "millstream", "run", "flow.py:endless", "--processes", "2"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([*command, "--ready-file", str(ready)], cwd=folder, **quiet) as supervisor:
-        while not ready.exists():
-            assert supervisor.poll() is None
+    # The name of a Unix socket is short: below a long TMPDIR there would be none.
+    with tempfile.TemporaryDirectory(dir="/tmp") as places:
+        monkeypatch.setenv("TMPDIR", places)
+        ready = folder / "ready"
+        command = [sys.executable, "-m", "millstream", "run", "flow.py:endless", "--processes", "2"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*command, "--ready-file", str(ready)], cwd=folder, **quiet) as supervisor:
+            try:
+                while not ready.exists():
+                    assert supervisor.poll() is None
+                    time.sleep(0.02)
+                assert list(Path(places).glob("millstream-*"))
+            finally:
+                supervisor.kill()
+        while list(Path(places).glob("millstream-*")):
             time.sleep(0.02)
-        assert [path.name for path in places.iterdir() if path.name.startswith("millstream-")]
-        supervisor.send_signal(signal.SIGKILL)
-    while list(places.glob("millstream-*")):
-        time.sleep(0.02)
 
 
 def test_the_rate_of_the_demo_may_be_any_number(folder: Path) -> None:

@@ -75,7 +75,7 @@ def test_another_number_of_workers_is_refused(start: Start) -> None:
     first = start(0, "--workers", 1)
     stranger = start(1, "--workers", 2)
     text = stranger.end(1)
-    assert "workers" in text, text
+    assert "process 1 has 2 worker(s), process 0 1" in text, text
     first.process.kill()
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["demo", "parser"]
 
+NOTHING = "interrupted before there was anything to measure"
+
 
 def demo(arguments: list[str]) -> int:
     """The verb ``demo``."""
@@ -52,10 +54,12 @@ def run(options: Namespace, stop: Stop) -> int:
     except (Failed, FlowError, OSError) as error:
         if stop.requested:
             # Processes that are interrupted while they start miss each other in many ways.
-            return report_error("interrupted before there was anything to measure", 0, "demo")
+            return report_error(NOTHING, 0, "demo")
         if isinstance(error, Failed):
             return report_error(str(error), 1, "demo")
         return failed(error, "market-spread", "demo")
+    if stop.requested and report["messages"] == 0:
+        return report_error(NOTHING, 0, "demo")
     print(json.dumps(report) if options.json else as_text(report))
     found = disagreement(report["counts"])
     return 0 if found is None else report_error(found, 1, "demo")

@@ -26,7 +26,6 @@ from .._errors.command import (
 )
 from .arguments import before_dashes, flags_passed, parse, split
 from .flow_file import divided, load
-from .kept_page import wait_for_signal
 from .ready_file import set_ready
 
 TYPE_CHECKING = False
@@ -99,6 +98,14 @@ def supervise(arguments: list[str], options: CommandOptions) -> int:
     return FlowSupervisor(processes).run()
 
 
+def show_until_signal(observer: Observer, flow: str, text: str, error: BaseException) -> None:
+    """Shows the page of a flow that has failed until Ctrl-C."""
+    from .kept_page import wait_for_signal
+
+    observer.show_down(flow, text, traceback_of(error), time.time_ns() // 1_000_000, False)
+    wait_for_signal()
+
+
 def run_process(options: CommandOptions, link: Link | None, report: Callable[[str, int], int]) -> int:
     """Runs the flow in this process; ``report`` reports the error of one that has failed."""
     try:
@@ -132,8 +139,7 @@ def run_process(options: CommandOptions, link: Link | None, report: Callable[[st
         text, code = describe(error, f'flow "{flow.name}"')
         code = report(text, code)
         if options.keep_page and observer is not None and code not in (2, INTERRUPTED):
-            observer.show_down(flow.name, text, traceback_of(error), time.time_ns() // 1_000_000, False)
-            wait_for_signal()
+            show_until_signal(observer, flow.name, text, error)
         return code
     finally:
         set_ready(options.ready_file, False)

@@ -14,10 +14,11 @@ pub fn print(report: &impl Serialize, text: &str, json: bool) -> Result<(), Fail
         text.to_owned()
     };
     match writeln!(std::io::stdout(), "{line}") {
-        // Its reader has ended, as `head` does.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!("cannot write the report: {error}"))),
-        Ok(()) => Ok(()),
+        // A broken pipe: its reader has ended, as `head` does.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write the report: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

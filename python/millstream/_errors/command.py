@@ -17,6 +17,7 @@ __all__ = [
     "LOST",
     "PACKAGE",
     "UsageError",
+    "announce",
     "describe",
     "discard_output",
     "failed",
@@ -44,7 +45,7 @@ class UsageError(Exception):
 
 
 _is_json = False
-"""Whether errors are lines of a log that is JSON."""
+"""Whether what a command prints on standard error is lines of a log that is JSON."""
 
 
 def write_errors_as(format: str) -> None:
@@ -59,19 +60,27 @@ def report_error(message: str, code: int, verb: str = "run") -> int:
 
     message = " ".join(message.split())
     if _is_json:
-        print_line(message, [("verb", verb), ("exit_code", code)])
+        print_line("error", message, [("verb", verb), ("exit_code", code)])
     else:
         print(plain_text(f"millstream {verb}: {message}"), file=sys.stderr)
     return code
 
 
-def print_line(message: str, fields: list[tuple[str, object]]) -> None:
-    """Prints an error as a line of a log that is JSON."""
+def announce(message: str) -> None:
+    """Prints a line for the person or the program that has started a server, as the log is printed."""
+    if _is_json:
+        print_line("info", message, [])
+    else:
+        print(message, file=sys.stderr, flush=True)
+
+
+def print_line(level: str, message: str, fields: list[tuple[str, object]]) -> None:
+    """Prints a line of a log that is JSON."""
     from time import time_ns
 
     from .._millstream import log_line
 
-    print(log_line(time_ns(), "error", "millstream", message, fields, True), file=sys.stderr)
+    print(log_line(time_ns(), level, "millstream", message, fields, True), file=sys.stderr, flush=True)
 
 
 def plain_lines(text: str) -> str:
@@ -140,7 +149,7 @@ def text_of(error: BaseException, frames: TracebackType | None) -> str:
 def print_text(text: str) -> None:
     """Prints a traceback, as the log is printed."""
     if _is_json:
-        print_line("the traceback of the error", [("exception", text)])
+        print_line("error", "the traceback of the error", [("exception", text)])
     else:
         print(plain_lines(text), file=sys.stderr, end="")
 

@@ -15,7 +15,6 @@ the level, which it reads when a run begins and every 50 ms while it lasts.
 from __future__ import annotations
 
 import logging
-import sys
 
 from .. import _millstream
 from .._errors.command import plain_lines
@@ -24,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["announce", "configure", "emit", "level", "read_levels", "supervisor_log"]
+__all__ = ["configure", "emit", "level", "read_levels", "supervisor_log"]
 
 TRACE = 5
 """The level below ``logging.DEBUG``."""
@@ -87,15 +86,6 @@ class Lines(logging.Formatter):
         message = record.getMessage()
         line = _millstream.log_line(time_ns, level, record.name, message, fields, self.is_json)
         return f"{line}\n{plain_lines(traceback)}" if traceback and not self.is_json else line
-
-
-def announce(message: str, format: str) -> None:
-    """Prints a line for the person or the program that has started a server: text as it is, or as JSON."""
-    import time
-
-    if format == "json":
-        message = _millstream.log_line(time.time_ns(), "info", "millstream", message, [], True)
-    print(message, file=sys.stderr, flush=True)
 
 
 def read_levels(text: str) -> dict[str, int]:

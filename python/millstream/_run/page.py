@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import _millstream
+from .._errors import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def announce(observer: _millstream.Observer) -> None:
 
     logger = logging.getLogger("millstream.observe.observer")
     if not (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):
-        print(f"page: {url(observer)}", file=sys.stderr)
+        command.announce(f"page: {url(observer)}")
 
 
 def given(options: RunOptions) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import os
 from contextlib import contextmanager
 from functools import wraps
@@ -20,7 +19,7 @@ from .._connectors.io import Source
 from .._errors.command import UsageError
 from .._errors.flow import FlowUsageError
 from .._streams.streams import KeyedStream, Stream
-from .._values.letters import read
+from .._values.letters import read, values_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class Letters:
         #: The checksums at the ends of lines.
         self.sums = {0: hashlib.sha256().hexdigest()}
         #: The lines of each step with their numbers and ends, and what they contain once the flow is loaded.
-        self.lines: dict[str, list[tuple[int, int, bytes]]] = {}
+        self.lines: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
         self.items: dict[str, list[tuple[int, Any, Any]]] = {}
         self.stopper: _millstream.Stopper | None = None
         #: By step, the end of its last letter that a commit has.
@@ -82,15 +81,15 @@ class Letters:
         done = self.read_done()
         for number, end, line in found:
             if end > done:
-                self.lines.setdefault(self.step_of(number, line), []).append((number, end, line))
+                letter = self.named(number, read, line)
+                self.lines.setdefault(letter["step"], []).append((number, end, letter))
 
-    def step_of(self, number: int, line: bytes) -> str:
+    def named(self, number: int, function: Callable[[Any], Any], value: object) -> Any:
+        """What a function makes of a line, which its errors name."""
         try:
-            return str(json.loads(line)["step"])
-        except (ValueError, TypeError, KeyError):
-            raise UsageError(
-                f"{self.path}, line {number}: it is no dead letter, an object with step, key, item and error"
-            ) from None
+            return function(value)
+        except Exception as error:
+            raise UsageError(f"{self.path}, line {number}: {error}") from None
 
     def read_done(self) -> int:
         """How many bytes of the file have been redriven by a run that has ended."""
@@ -112,11 +111,8 @@ class Letters:
     def decode(self) -> None:
         """Reads keys and items. Their classes are known when the flow is loaded."""
         for step, lines in self.lines.items():
-            for number, end, line in lines:
-                try:
-                    _, key, item = read(line)
-                except Exception as error:
-                    raise UsageError(f"{self.path}, line {number}: {error}") from None
+            for number, end, letter in lines:
+                key, item = self.named(number, values_of, letter)
                 self.items.setdefault(step, []).append((end, key, item))
 
     def resumed(self, step: str, mark: Mark | None) -> int:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _millstream
-from .._errors.command import UsageError
+from .._errors.command import UsageError, announce
 from .._errors.flow import ServiceError
-from .._run.logs import announce, configure
+from .._run.logs import configure
 from .._run.page_options import add_log
 from .components import interfaces_of, parameter_types
 from .interfaces import described, is_interface
@@ -254,7 +254,7 @@ def gateway_verb(options: Any) -> int:
         max_body=options.max_body,
         idempotency_keep_s=options.idempotency_keep,
     )
-    announce(f"listening on {gateway.address}", options.log_format)
+    announce(f"listening on {gateway.address}")
     try:
         while not stopped.is_set():
             gateway.wait(LOOK_S)

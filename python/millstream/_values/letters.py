@@ -6,10 +6,11 @@ would change is there twice: as ``item_repr`` for people, and as ``item_pickle``
 >>> line = written("age", None, "x", "ValueError: no number", None, repr)
 >>> print(line)
 {"step":"age","key":null,"item":"x","error":"ValueError: no number"}
->>> read(line.encode())
+>>> letter = read(line.encode())
+>>> letter["step"], *values_of(letter)
 ('age', None, 'x')
->>> read(written("age", (1, 2), b"x", "ValueError: no number", None, repr).encode())
-('age', (1, 2), b'x')
+>>> values_of(read(written("age", (1, 2), b"x", "ValueError: no number", None, repr).encode()))
+((1, 2), b'x')
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["read", "written"]
+__all__ = ["read", "values_of", "written"]
 
 
 def written(
@@ -74,16 +75,28 @@ def is_json(value: Any) -> bool:
     return kind in (int, bool, type(None))
 
 
-def read(line: bytes) -> tuple[str, Any, Any]:
-    """Step, key and item of a letter.
+def read(line: bytes) -> dict[str, Any]:
+    """The fields of a letter, which has a step.
 
     Raises:
-        ValueError: the line is no dead letter, or has no key or item that can be sent again.
+        ValueError: the line is no dead letter.
     """
-    found = load(line)
+    try:
+        found = load(line)
+    except ValueError:
+        found = None
     if not isinstance(found, dict) or not isinstance(found.get("step"), str):
-        raise ValueError("it is no dead letter: an object with step, key, item and error")
-    return found["step"], value_read("key", found), value_read("item", found)
+        raise ValueError("it is no dead letter, an object with step, key, item and error")
+    return found
+
+
+def values_of(letter: dict[str, Any]) -> tuple[Any, Any]:
+    """Key and item of a letter. Their classes are imported.
+
+    Raises:
+        ValueError: one could not be written, so that it cannot be sent again.
+    """
+    return value_read("key", letter), value_read("item", letter)
 
 
 def value_read(name: str, found: dict[str, Any]) -> Any:

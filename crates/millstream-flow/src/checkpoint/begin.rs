@@ -697,6 +697,21 @@ fn check_owner(flow: &str, commit: &Commit, options: &Recovery) -> Result<(), Fl
     })
 }
 
+/// What has saved state, with its kind.
+fn saved_names<'a>(
+    store: &'a Store,
+    commit: &'a Commit,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let steps = store.saved().steps().map(|name| ("step", name));
+    let times = commit.watermarks.iter().map(|mark| match &*mark.partition {
+        "" => ("step", mark.step.as_str()),
+        _ => ("source", mark.step.as_str()),
+    });
+    let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
+    let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
+    steps.chain(times).chain(sources).chain(sinks)
+}
+
 /// Checks that what the options drop is known: a name that is misspelt would drop nothing. Of several processes each
 /// knows a part of the state only.
 fn check_dropped(
@@ -706,11 +721,7 @@ fn check_dropped(
     commit: &Commit,
     options: &Recovery,
 ) -> Result<(), FlowError> {
-    let saved = store.saved().steps();
-    let times = commit.watermarks.iter().map(|mark| mark.step.as_str());
-    let sources = commit.sources.iter().map(|mark| mark.source.as_str());
-    let sinks = commit.sinks.iter().map(|mark| mark.sink.as_str());
-    let saved: BTreeSet<&str> = saved.chain(times).chain(sources).chain(sinks).collect();
+    let saved: BTreeSet<&str> = saved_names(store, commit).map(|(_, name)| name).collect();
     let nodes = parts.nodes.iter().map(|node| node.name.clone());
     let present: HashSet<String> = nodes.chain(parts.sinks.names(parts.nodes)).collect();
     let is_known = |name: &str| saved.contains(name) || present.contains(name);
@@ -750,14 +761,7 @@ fn check(
         nodes.iter().any(|node| node.name == name && fits(node))
     };
     let is_sink = |name: &str| parts.sinks.names(nodes).any(|known| known == name);
-    let steps = store.saved().steps().map(|name| ("step", name));
-    let times = commit.watermarks.iter().map(|mark| match &*mark.partition {
-        "" => ("step", mark.step.as_str()),
-        _ => ("source", mark.step.as_str()),
-    });
-    let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
-    let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
-    for (kind, name) in steps.chain(times).chain(sources).chain(sinks) {
+    for (kind, name) in saved_names(store, commit) {
         let is_there = match kind {
             "source" => has(name, |node| node.kind == "source"),
             "sink" => is_sink(name),

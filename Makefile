@@ -46,7 +46,7 @@ demo: package  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
 setup: machine $(READY)  ## install what tests need: packages of Debian or Ubuntu and of Python, and Kafka
-	$(BIN)/python tests/kafka/broker.py
+	PYTHONPATH=tests/process $(BIN)/python tests/kafka/broker.py
 
 # Before .venv: one line says at the start all that is missing.
 machine:

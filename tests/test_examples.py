@@ -58,9 +58,11 @@ def process(command: Command, **settings: str) -> Iterator[subprocess.Popen[str]
         yield running
         out, errors = running.communicate(timeout=TIMEOUT)
         assert running.returncode == 0, f"{command}\n{out}\n{errors}"
-    finally:
+    except BaseException:
         running.kill()
-        running.wait()
+        # pytest shows it below the error of the block.
+        print(*command, *running.communicate(), sep="\n")
+        raise
 
 
 @contextmanager

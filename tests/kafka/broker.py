@@ -25,12 +25,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from servers import free_ports
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millstream-tests"
@@ -73,21 +74,6 @@ def install(version: str) -> Path:
             shutil.rmtree(build)
             complete.touch()
     return libs
-
-
-def free_port() -> int:
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        return int(chosen.getsockname()[1])
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that differ: each is held until all are chosen."""
-    with ExitStack() as held:
-        chosen = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in chosen:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in chosen]
 
 
 class Authority:

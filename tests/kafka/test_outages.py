@@ -15,9 +15,10 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from broker import Broker, free_port
+from broker import Broker
 from clients import Judge, put, until
 from proxy import Proxy
+from servers import free_port
 
 # Ends attempts soon, so that a test sees several of them.
 SHORT = {"socket.timeout.ms": 3000}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,25 @@ def pause(process: subprocess.Popen[Any]) -> None:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that differ, on which nothing listens.
+
+    None is of the range from which the system takes ports of connections: those may be taken before use.
+    """
+    with ExitStack() as held:
+        found: list[int] = []
+        while len(found) < count:
+            chosen = held.enter_context(socket.socket())
+            port = random.SystemRandom().randrange(10_000, 32_000)
+            try:
+                chosen.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+        return found
 
 
 def listens(port: int) -> bool:

@@ -356,8 +356,9 @@ def main() -> None:
     options.add_argument("--bytewax", metavar="PYTHON", help="the Python of an environment with bytewax")
     options.add_argument("--rust", metavar="PROGRAM", help="the program of the Rust row")
     given = options.parse_args()
-    sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "kafka"))
-    # A module of the tests, which are not on the path of type checkers.
+    # A module of the tests, which are not on the path of type checkers, and what it imports.
+    tests = Path(__file__).parents[4] / "tests"
+    sys.path[:0] = [str(tests / "kafka"), str(tests / "process")]
     from importlib import import_module
 
     with tempfile.TemporaryDirectory() as folder:

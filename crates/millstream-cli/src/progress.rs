@@ -1,26 +1,32 @@
-//! A progress bar on standard error, where that is a terminal.
+//! How much of a long piece of work is done, in one line on standard error, where that is a terminal.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
-/// Records between two updates of the bar.
+/// Records between two looks at the clock.
 const EVERY: u64 = 4096;
+/// Between two updates of the line.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// A bar that disappears when it is dropped.
+/// A line that disappears when it is dropped.
 pub(crate) struct Progress {
-    bar: ProgressBar,
+    total: u64,
     done: u64,
+    what: &'static str,
+    shown: Option<Instant>,
+    is_terminal: bool,
 }
 
 impl Progress {
-    /// A bar for `total` of `what`.
+    /// A line for `total` of `what`.
     pub(crate) fn new(total: u64, what: &'static str) -> Self {
-        let bar = ProgressBar::new(total);
-        let template = format!("{{wide_bar}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
-        // The template is constant; without it the default does as well.
-        if let Ok(style) = ProgressStyle::with_template(&template) {
-            bar.set_style(style);
+        Progress {
+            total,
+            done: 0,
+            what,
+            shown: None,
+            is_terminal: io::stderr().is_terminal(),
         }
-        Progress { bar, done: 0 }
     }
 
     /// One more is done.
@@ -28,7 +34,7 @@ impl Progress {
     pub(crate) fn step(&mut self) {
         self.done += 1;
         if self.done.is_multiple_of(EVERY) {
-            self.bar.set_position(self.done);
+            self.show();
         }
     }
 
@@ -40,12 +46,31 @@ impl Progress {
     /// So many are done.
     pub(crate) fn at(&mut self, done: u64) {
         self.done = done;
-        self.bar.set_position(done);
+        self.show();
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how often the line changes; no result depends on it"
+    )]
+    fn show(&mut self) {
+        if !self.is_terminal || self.shown.is_some_and(|shown| shown.elapsed() < PAUSE) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let percent = u128::from(self.done) * 100 / u128::from(self.total.max(1));
+        let Progress {
+            total, done, what, ..
+        } = self;
+        // The line is for whoever watches: work does not fail because it cannot be shown.
+        let _ = write!(io::stderr(), "\r\x1b[K{done} of {total} {what}, {percent}%");
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        if self.shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millstream_journal::panic_text;
 
-use crate::named::drop_state;
+use crate::named::{DROP_STATE, drop_state};
 
 pub use millstream_journal::{Chain, chain, context};
 
@@ -33,6 +33,9 @@ pub struct Failure {
     /// The error of the step.
     pub cause: Cause,
 }
+
+/// How the sources end that `millstream redrive` adds to a flow: the step's name is before it.
+const REDRIVEN: &str = ".redriven";
 
 impl Failure {
     /// Creates a failure of `step` that concerns no single item.
@@ -135,21 +138,20 @@ pub enum FlowError {
         #[source]
         cause: Cause,
     },
-    /// The state directory has state of a step that the flow does not have.
+    /// The state directory has state of steps that the flow does not have.
     #[error(
-        "state in {}: it contains state of {kind} \"{step}\", which flow \"{flow}\" does not have; restore the name, or remove its state with {}",
+        "state in {}: it contains state of {}, which flow \"{flow}\" does not have; {}",
         path.display(),
-        drop_state(step)
+        named(missing),
+        remedy_of(missing)
     )]
     Vanished {
         /// The directory.
         path: PathBuf,
         /// The flow.
         flow: String,
-        /// `step`, `source` or `sink`.
-        kind: &'static str,
-        /// Its name.
-        step: String,
+        /// What is missing: `step`, `source` or `sink`, and its name.
+        missing: Vec<(&'static str, String)>,
     },
     /// A step has a state that cannot be saved.
     #[error("the state of step \"{step}\" cannot be saved")]
@@ -240,6 +242,29 @@ pub enum FlowError {
         /// The message of the panic.
         message: String,
     },
+}
+
+fn named(missing: &[(&str, String)]) -> String {
+    let named = missing
+        .iter()
+        .map(|(kind, name)| format!("{kind} \"{name}\""));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn remedy_of(missing: &[(&str, String)]) -> String {
+    let drop = DROP_STATE.with_each(missing.iter().map(|(_, name)| &**name));
+    let is_redrive = |(kind, name): &(&str, String)| *kind == "source" && name.ends_with(REDRIVEN);
+    if missing.iter().all(is_redrive) {
+        return format!(
+            "a redrive of dead letters was interrupted: run it again, or give up the letters that are left with {drop}"
+        );
+    }
+    let (names, its) = if missing.len() == 1 {
+        ("name", "its")
+    } else {
+        ("names", "their")
+    };
+    format!("restore the {names}, or remove {its} state with {drop}")
 }
 
 /// The error of a wait for other processes that has been long enough.

@@ -54,10 +54,20 @@ impl Named {
     /// The option with a name in quotes as its value.
     #[must_use]
     pub fn with(self, value: &str) -> String {
+        self.with_each([value])
+    }
+
+    /// The option with several names in quotes as its values.
+    #[must_use]
+    pub fn with_each<'a>(self, values: impl IntoIterator<Item = &'a str>) -> String {
+        let quoted = values.into_iter().map(|value| format!("\"{value}\""));
+        let each = |form: &dyn Fn(String) -> String, between: &str| {
+            quoted.map(form).collect::<Vec<_>>().join(between)
+        };
         match Face::now() {
-            Face::Rust => format!("{self}(\"{value}\")"),
-            Face::Python => format!("{self}[\"{value}\"]"),
-            Face::CommandLine => format!("{self} \"{value}\""),
+            Face::Rust => each(&|value| format!("{self}({value})"), " and "),
+            Face::Python => format!("{self}[{}]", each(&|value| value, ", ")),
+            Face::CommandLine => each(&|value| format!("{self} {value}"), " "),
         }
     }
 }

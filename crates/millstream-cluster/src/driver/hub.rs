@@ -280,7 +280,7 @@ impl Hub {
             if let Err(error) = self.read_once(reader, connection) {
                 return match error {
                     LinkError::Closed { .. } => {
-                        "its connection has ended without a word: it was killed, or its machine was lost"
+                        "its connection was closed without an end of the run: it was killed, or its machine was lost"
                             .to_owned()
                     }
                     error => format!("its connection is lost: {}", chain(&error)),

@@ -567,7 +567,7 @@ fn moved_partition(
     FlowError::State {
         path: options.dir.clone(),
         cause: format!(
-            "the partitions of source \"{source}\" are others than in the run before, and another process would read \"{partition}\";              divide the state anew: millstream scale {} --processes {}",
+            "the partitions of source \"{source}\" are others than in the run before, and another process would read \"{partition}\"; divide the state anew: millstream scale {} --processes {}",
             dir.display(),
             membership.processes
         )
@@ -761,20 +761,23 @@ fn check(
         nodes.iter().any(|node| node.name == name && fits(node))
     };
     let is_sink = |name: &str| parts.sinks.names(nodes).any(|known| known == name);
-    for (kind, name) in saved_names(store, commit) {
-        let is_there = match kind {
-            "source" => has(name, |node| node.kind == "source"),
-            "sink" => is_sink(name),
-            _ => has(name, |node| node.kind != "source" && node.kind != "sink"),
-        };
-        if !is_there && !is_dropped(name) {
-            return Err(FlowError::Vanished {
-                path: options.dir.clone(),
-                flow: flow.to_owned(),
-                kind,
-                step: name.to_owned(),
-            });
-        }
+    let is_there = |kind: &str, name: &str| match kind {
+        "source" => has(name, |node| node.kind == "source"),
+        "sink" => is_sink(name),
+        _ => has(name, |node| node.kind != "source" && node.kind != "sink"),
+    };
+    let missing: BTreeSet<(&'static str, &str)> = saved_names(store, commit)
+        .filter(|(kind, name)| !is_there(kind, name) && !is_dropped(name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let missing = missing
+        .into_iter()
+        .map(|(kind, name)| (kind, name.to_owned()));
+    Err(FlowError::Vanished {
+        path: options.dir.clone(),
+        flow: flow.to_owned(),
+        missing: missing.collect(),
+    })
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Installs the package as users do, with each of these interpreters, and runs release/smoke.py in it.
 
-    release/try.py [--root DIR] [--from DIST] [PYTHON...]      without: each python3.N in PATH
+    release/try.py [--root DIR] [--from DIST] [--pages] [PYTHON...]      without: each python3.N in PATH
 
 pip chooses the wheel of DIST (dist/). The environment is new and has no other programs in its path: there is
-no compiler. With --root, interpreters are those of another root directory, as debootstrap makes it, also of
-another processor if binfmt runs its programs by qemu.
+no compiler. With --pages, README and the tutorials run in it as they are written, with the programs of the
+system and `ip` of iproute2, since each page has a network of its own. With --root, interpreters are those of
+another root directory, as debootstrap makes it; of another processor if binfmt runs its programs by qemu.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def attempt(python: str, dist: Path, root: Path | None) -> str:
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))]
+
+
+def attempt(python: str, dist: Path, root: Path | None, pages: list[Path]) -> str:
     """One line of what was installed and what ran."""
     with tempfile.TemporaryDirectory(dir=root and root / "tmp") as name:
         folder = Path(name)
-        shutil.copy(ROOT / "release" / "smoke.py", folder)
+        for file in [ROOT / "release" / "smoke.py", ROOT / "tests" / "written.py", *pages]:
+            shutil.copy(file, folder)
         shutil.copytree(
             dist, folder / "dist", ignore=lambda _, names: {one for one in names if not one.endswith(".whl")}
         )
@@ -57,7 +62,14 @@ def attempt(python: str, dist: Path, root: Path | None) -> str:
         said = run(*pip, "--no-index", "--find-links", inside / "dist", "millstream")
         wheel = re.findall(r"millstream-\S+\.whl", said)[0]
         size = (dist / wheel).stat().st_size
-        return f"{wheel} ({size / 1e6:.1f} MB): {run('python', inside / 'smoke.py').strip()}"
+        tried = run("python", inside / "smoke.py").strip()
+        if pages:
+            # What the tutorials install for the tests of their projects.
+            run(*pip, "pytest")
+            path = f"{inside}/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+            run("python", inside / "written.py", *(inside / page.name for page in pages), path=path)
+            tried += f"; {len(pages)} pages as written"
+        return f"{wheel} ({size / 1e6:.1f} MB): {tried}"
 
 
 def runs(python: str) -> bool:
@@ -74,6 +86,7 @@ def main() -> None:
     parser.add_argument(
         "--from", dest="dist", type=Path, default=ROOT / "dist", help="the folder of the wheels"
     )
+    parser.add_argument("--pages", action="store_true", help="run README and the tutorials too")
     parser.add_argument("python", nargs="*", help="an interpreter, such as python3.13 (default: all of PATH)")
     options = parser.parse_args()
     names = [f"python3.{minor}" for minor in range(10, 20)]
@@ -81,7 +94,8 @@ def main() -> None:
         found = python if options.root else shutil.which(python)
         if found is None:
             sys.exit(f"release/try.py: there is no {python} in PATH")
-        print(attempt(found, options.dist.resolve(), options.root and options.root.resolve()), flush=True)
+        root = options.root and options.root.resolve()
+        print(attempt(found, options.dist.resolve(), root, PAGES if options.pages else []), flush=True)
 
 
 if __name__ == "__main__":

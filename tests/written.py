@@ -1,5 +1,7 @@
 """Runs the blocks of a page as they are written: in an empty directory, with the package alone.
 
+    python written.py PAGE...      runs pages with the ``millstream`` and ``python`` of PATH
+
 A block ``sh`` is run by one shell, after those before it; ``sh background`` is what the reader starts in
 another terminal; ``python`` is a program. A block with ``title="NAME"`` is a file. A block ``text`` is what
 the block before it prints. Each run has a network of its own, and so have its processes.
@@ -9,6 +11,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -67,3 +71,13 @@ def run(written: Sequence[Block], folder: Path) -> None:
         if block.language == "text":
             printed = outputs[index - 1]
             assert printed == block.text.strip(), f"{printed}\n--- instead of\n{block.text}{logs}"
+
+
+def main() -> None:
+    for page in map(Path, sys.argv[1:]):
+        with tempfile.TemporaryDirectory() as folder:
+            run(blocks(page.read_text("utf-8")), Path(folder))
+
+
+if __name__ == "__main__":
+    main()

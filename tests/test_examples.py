@@ -1,4 +1,4 @@
-"""The examples, each as the processes that its README tells to start, with 1, 2 and 3 workers.
+"""The examples, each as the processes that a README tells to start, with 1, 2 and 3 workers.
 
 What comes out is judged by a plain model in Python that reads the same input.
 """

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use millstream_flow::error::chain;
-use millstream_observe::sections::services::{ServiceOf, Services};
+use millstream_observe::sections::services::{ServiceOf, Services, SystemStatus};
 use millstream_observe::{Down, ObserveError, Observer as Engine, Restart, http};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{to_python, usage};
@@ -110,7 +110,7 @@ impl Observer {
         let service = ServiceOf {
             name,
             // Reading it needs no interpreter.
-            progress: Box::new(move || meter.get().meter.read()),
+            progress: Box::new(move || meter.get().0.read()),
             inputs,
             output,
             dead_letters,
@@ -134,6 +134,14 @@ impl Observer {
         // The thread that is waited for may write to the log of Python.
         gil::unlocked(|| self.engine.stop());
     }
+}
+
+/// Writes `status.json` of a system of services into its state directory; `status` is its contents.
+#[pyfunction]
+pub(crate) fn write_system_status(state: PathBuf, status: &str) -> PyResult<()> {
+    let status: SystemStatus =
+        serde_json::from_str(status).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(status.write(&state)?)
 }
 
 impl Drop for Observer {

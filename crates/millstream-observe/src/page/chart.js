@@ -35,6 +35,7 @@ const CHARTS = {
     ["Records not read", "count", [["cursor_lag", "slowest cursor"], ["follower_lag", "slowest follower"], ["not_durable", "not durable"]]],
   ],
   service: [
+    ["Busy share", "share", [["busy", "busy"]]],
     ["Calls per second", "rate", [["call_rate", "calls"]]],
     ["Lag of the inputs in records", "count", [["lag_records", "records"]]],
   ],

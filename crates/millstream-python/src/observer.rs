@@ -76,8 +76,12 @@ impl Observer {
     }
 
     /// Shows a flow that has failed since `since_ms`, milliseconds since 1970, with its last figures, which may be those
-    /// in the file `kept`.
-    #[pyo3(signature = (flow, error, traceback, since_ms, restarted, kept = None))]
+    /// in the file `kept`, and with the processes that are `missing`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "called from two places in the package"
+    )]
+    #[pyo3(signature = (flow, error, traceback, since_ms, restarted, missing, kept = None))]
     fn show_down(
         &self,
         flow: &str,
@@ -85,6 +89,7 @@ impl Observer {
         traceback: Option<String>,
         since_ms: u64,
         restarted: bool,
+        missing: Vec<usize>,
         kept: Option<PathBuf>,
     ) {
         let down = Down {
@@ -93,7 +98,7 @@ impl Observer {
             since_ms,
             is_restarted: restarted,
         };
-        self.engine.show_down(flow, down, kept.as_deref());
+        self.engine.show_down(flow, down, missing, kept.as_deref());
     }
 
     /// Shows a service: its name and progress, its inputs, its output and the journal of its dead letters.

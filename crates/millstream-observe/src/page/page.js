@@ -205,6 +205,7 @@ function showFacts(snapshot) {
   const facts = [
     ["running for", duration(snapshot.seconds)],
     ["read", shown("rate", sources.every((step) => step.out_rate === null) ? null : sources.reduce((sum, step) => sum + step.out_rate, 0))],
+    ...(snapshot.missing ? [["missing", snapshot.missing.map((number) => `process ${number}`).join(", ")]] : []),
     ...(snapshot.processes ? [["processes", String(snapshot.processes.length)]] : []),
     ["workers", String(snapshot.workers.length)],
     ["busiest worker", shown("share", busiest)],

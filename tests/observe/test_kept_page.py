@@ -79,6 +79,8 @@ def test_a_flow_that_has_failed_keeps_its_page(tab: Tab, tmp_path: Path, options
             tab.wait("document.querySelector('#conditions pre')?.textContent.includes('raise ValueError')")
             assert "has failed and is not started again" in tab.page.locator("#verdict").inner_text()
             assert tab.page.locator("#conditions b").count() == 0
+            # Nothing is known of its workers any more: there is no empty table.
+            assert tab.page.locator("#steps").is_visible() and tab.page.locator("#workers").is_hidden()
         for scheme in ("light", "dark"):
             tab.page.emulate_media(color_scheme=scheme)
             assert faults(tab) == []

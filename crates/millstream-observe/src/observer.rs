@@ -333,7 +333,13 @@ impl Observer {
                 self.answers.begin_kept(&kept.graph);
                 kept.snapshot
             }
-            None => self.answers.snapshot(),
+            None => {
+                // What has happened since the last second counts too.
+                if let Some(Subject::Run(run)) = &mut *lock(&self.subject) {
+                    run.take(&self.answers);
+                }
+                self.answers.snapshot()
+            }
         };
         let mut subject = Subject::Down(Box::new(ended(last, flow, down, missing)));
         subject.take(&self.answers);

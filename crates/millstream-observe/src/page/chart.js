@@ -122,7 +122,8 @@ class Charts {
     figure.append(caption);
     this.place.append(figure);
     const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    // The reader may change between light and dark.
+    const colour = (name) => () => style.getPropertyValue(name).trim();
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line") } };
     const options = {
       width: Math.max(figure.clientWidth, 260),

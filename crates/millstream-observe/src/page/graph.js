@@ -103,7 +103,7 @@ class GraphMap {
   }
 
   show(marks) {
-    this.boxes.forEach((box, index) => setAttribute(box, "class", `map-node${marks[index]}`));
+    this.boxes.forEach((box, index) => setAttribute(box, "class", `map-node${marks[index] ?? ""}`));
   }
 }
 
@@ -144,6 +144,7 @@ class Graph {
     this.map?.picture.remove();
     this.map = room < scale ? new GraphMap(this.place, this.graph, scale) : null;
     if (this.map) this.place.before(this.map.picture);
+    this.showMap();
   }
 
   // Brings the sources into view: those of a wide fan-out are in the middle of its height.
@@ -202,7 +203,11 @@ class Graph {
     this.newest = { steps, chosen, faultOf };
     this.follow(steps.findIndex((step) => step.mark === "cause"));
     this.nodes.forEach(({ group }, index) => { if (this.inView.has(group)) this.showNode(index); });
-    this.map?.show(steps.map((step) => this.marksOf(step)));
+    this.showMap();
+  }
+
+  showMap() {
+    this.map?.show(this.newest.steps.map((step) => this.marksOf(step)));
   }
 
   marksOf(step) {

@@ -336,7 +336,8 @@ class ServicesPart extends Part {
 
   facts(services) {
     const sum = (of) => services.services.reduce((all, one) => all + of(one), 0);
-    return [["calls", shown("rate", sum((one) => one.call_rate))], ["dead letters", human(sum((one) => one.dead_letters))]];
+    const known = services.services.some((one) => one.call_rate !== null);
+    return [["calls", shown("rate", known ? sum((one) => one.call_rate) : null)], ["dead letters", human(sum((one) => one.dead_letters))]];
   }
 
   show(services) {

@@ -505,6 +505,9 @@ function connect() {
 
 element("detail-close").addEventListener("click", close);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && page.chosen) close(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const charts of page.charts) charts.redraw();
+});
 addEventListener("resize", () => {
   for (const charts of page.charts) charts.resize();
   page.graph?.drawn.fit();

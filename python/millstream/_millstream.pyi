@@ -44,7 +44,7 @@ __all__ = [
     "name_options_of_command_line", "outbox_sink", "plain_text", "queue_read",
     "queue_write", "run", "saved_states", "service_ask", "service_export", "service_has_input",
     "service_history", "service_latency", "service_test", "service_variants", "shown_state",
-    "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
+    "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge", "write_system_status",
 ]
 # fmt: on
 
@@ -118,9 +118,12 @@ class Observer:
         traceback: str | None,
         since_ms: int,
         restarted: bool,
+        missing: Sequence[int],
         kept: str | None = None,
     ) -> None: ...
     def stop(self) -> None: ...
+
+def write_system_status(state: str | PathLike[str], status: str) -> None: ...
 
 @final
 class Pipe:
@@ -706,11 +709,15 @@ class Service:
 @final
 class Meter:
     def __new__(cls) -> Meter: ...
+    def wait_for(self, path: str | None) -> None: ...
 
 @final
 class Reporter:
-    def __new__(cls, name: str, inputs: Sequence[str]) -> Reporter: ...
-    def write(self, folder: str, meter: Meter, waits_for: str | None) -> None: ...
+    def __new__(
+        cls, name: str, inputs: Sequence[str], folder: str | PathLike[str], meter: Meter
+    ) -> Reporter: ...
+    def check(self) -> None: ...
+    def end(self) -> None: ...
 
 def service_ask(output: str | PathLike[str], query: str, arguments: str, timeout: float) -> str: ...
 def service_test(

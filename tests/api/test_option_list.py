@@ -136,8 +136,9 @@ def test_a_port_is_an_address_in_python_too() -> None:
     flow.source("in", ms.testing.items([1])).sink("out", out)
     with flow.start(http=0) as running:
         assert str(running.address).startswith("127.0.0.1:")
+        running.wait()
     ms.run(flow, http=0)
-    assert out == [1]
+    assert out == [1, 1]
 
 
 def test_a_started_flow_has_all_options(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The page of journals: their followers, their records, and directories that other processes write."""
 
 import os
+import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -19,6 +21,15 @@ from test_queue_page import faults
 if TYPE_CHECKING:
     from conftest import Tab
 
+# Keeps each sentence about journals that the page shows, with its colour.
+KEEP_SENTENCES = """() => {
+    window.sentences = [];
+    const show = JournalsPart.prototype.say;
+    JournalsPart.prototype.say = function (...given) {
+        show.apply(this, given);
+        sentences.push([this.attention.className, this.attention.textContent]);
+    };
+}"""
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -193,3 +204,36 @@ def test_a_damaged_journal_is_reported(millstream_bin: Path, tmp_path: Path) -> 
         [condition] = server.snapshot()["conditions"]
         assert (condition["name"], condition["subject"]) == ("MillstreamJournalUnreadable", name)
         assert server.metrics()[f'millstream_journal_unreadable{{journal="{name}"}}'] == 1
+
+
+def test_the_first_look_at_many_journals_says_how_far_it_is(
+    millstream_bin: Path, tab: "Tab", tmp_path: Path
+) -> None:
+    append(millstream_bin, tmp_path / "all" / "0", "one")
+    for number in range(1, 2_000):
+        # A segment is 64 MiB: links share it.
+        shutil.copytree(tmp_path / "all" / "0", tmp_path / "all" / str(number), copy_function=os.link)
+    with StoreServer(millstream_bin, "watch", str(tmp_path / "all")) as server:
+        tab.page.goto(server.url)
+        tab.page.evaluate(KEEP_SENTENCES)
+        held, said = [], []
+
+        def is_ready() -> bool:
+            status, line = server.get("/readyz")
+            said.append(line)
+            held.extend(server.snapshot()["conditions"])
+            return status == 200
+
+        until("all are read", is_ready)
+        assert held == []
+        read = [re.fullmatch(r"(\d+) of 2000 journals were read\n", line) for line in said]
+        assert [0 <= int(found[1]) <= 2_000 for found in read if found]
+        tab.wait("page.snapshot.journals.read === null && page.snapshot.journals.count === 2000")
+        # Until then the page said how far it was, and was not green.
+        sentences = [tuple(one) for one in tab.page.evaluate("window.sentences")]
+        good = ("verdict good", "All journals can be read, and followers keep up.")
+        assert sentences[-1] == good
+        first = r"The journals are read for the first time: [\d,]+ of (0|2,000)\."
+        before = [one for one in sentences if one != good]
+        assert all(kind == "verdict " and re.fullmatch(first, text) for kind, text in before), before
+        assert "100 of 2000" in tab.page.locator("#journals-part").inner_text()

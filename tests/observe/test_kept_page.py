@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import millstream as ms
 import pytest
+import servers
+from millstream._errors.command import LOST
 from millstream._run.processes import END_ALONE_S, Processes
 from millstream._run.supervisor import END_S
 from observed import HEALTHY, PATIENCE, Observed, until
@@ -72,12 +79,82 @@ def test_a_flow_that_has_failed_keeps_its_page(tab: Tab, tmp_path: Path, options
             tab.wait("document.querySelector('#conditions pre')?.textContent.includes('raise ValueError')")
             assert "has failed and is not started again" in tab.page.locator("#verdict").inner_text()
             assert tab.page.locator("#conditions b").count() == 0
+            # Nothing is known of its workers any more: there is no empty table.
+            assert tab.page.locator("#steps").is_visible() and tab.page.locator("#workers").is_hidden()
         for scheme in ("light", "dark"):
             tab.page.emulate_media(color_scheme=scheme)
             assert faults(tab) == []
             tab.page.screenshot(path=tmp_path / f"failed-{scheme}.png")
         flow.process.send_signal(signal.SIGINT)
         assert flow.process.wait(PATIENCE) == 1
+
+
+PROGRAM = """
+if __name__ == "__main__":
+    try:
+        {start}
+    except ms.StepError as error:
+        print("raised:", error, file=sys.stderr)
+    pathlib.Path(__file__).with_name("went on").touch()
+    sys.stdin.read()
+"""
+KEPT = 'http="127.0.0.1:0", keep_page=True'
+RUNS = (f"ms.run(flow, {KEPT})", f"flow.start({KEPT}).wait()")
+
+
+@pytest.mark.parametrize("start", RUNS, ids=["run", "start"])
+def test_a_program_keeps_the_page_of_its_flow(tmp_path: Path, start: str) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(FAILING.replace("import pathlib", "import pathlib, sys") + PROGRAM.format(start=start))
+    command = [sys.executable, str(file)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True) as program:
+        assert program.stdin and program.stderr
+        url = next(line for line in program.stderr if line.startswith("page: ")).split()[1]
+
+        def shown() -> Any:
+            with urllib.request.urlopen(f"{url}api/snapshot.json", timeout=PATIENCE) as answer:
+                return json.load(answer)
+
+        until("items", lambda: [step for step in shown()["steps"] if step["items_in"] > 0])
+        (tmp_path / "end").touch()
+        down = until("the failure", lambda: shown().get("down"))
+        assert "ValueError: no account" in down["error"] and "raise ValueError" in down["traceback"]
+        if start == RUNS[0]:
+            # The error is raised after Ctrl-C.
+            assert next(program.stderr).endswith("; its page stays until Ctrl-C\n")
+            assert not (tmp_path / "went on").exists()
+            program.send_signal(signal.SIGINT)
+        assert next(line for line in program.stderr if line.startswith("raised: "))
+        until("the rest of the program", (tmp_path / "went on").exists)
+        if start == RUNS[1]:
+            assert shown()["state"] == "failed"
+        program.stdin.close()
+        assert program.wait(PATIENCE) == 0
+
+
+def test_a_page_that_is_kept_needs_an_address() -> None:
+    with pytest.raises(ms.FlowUsageError, match="keep_page needs the address of the page: http="):
+        ms.run(ms.Flow("none"), keep_page=True)
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_the_process_that_is_missing_is_named_by_its_number(tmp_path: Path, comes: bool) -> None:
+    hosts = ",".join(f"127.0.0.1:{servers.free_port()}" for _ in range(2))
+    options = ("--process", "0", "--hosts", hosts, "--meet-within", "30s" if comes else "2s", "--keep-page")
+    with Observed(tmp_path, HEALTHY, *options) as flow:
+        if comes:
+            file = str(tmp_path / "observed_flow.py")
+            command = [sys.executable, "-m", "millstream", "run", file, "--process", "1", "--hosts", hosts]
+            with subprocess.Popen(command, stderr=subprocess.DEVNULL) as other:
+                flow.wait_running()
+                other.kill()
+        missing = 'millstream_flow_processes_missing{flow="healthy",process="1"} 1'
+        shown = until("the failure", lambda: (snapshot(flow) or {}).get("down") and snapshot(flow))
+        assert shown["missing"] == [1] and "process" in shown["down"]["error"]
+        assert missing in flow.get("/metrics")[1]
+        flow.process.send_signal(signal.SIGINT)
+        assert flow.process.wait(PATIENCE) == LOST
 
 
 def test_the_page_stays_while_the_flow_waits_for_its_restart(tmp_path: Path) -> None:

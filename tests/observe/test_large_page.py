@@ -84,6 +84,10 @@ def test_a_graph_begins_at_its_sources(
             tab.page.screenshot(path=tmp_path / f"large-{scheme}.png")
         if is_large:
             shows_the_part_of_its_map(tab)
+            # A map that is made anew keeps its colours, also when no news comes.
+            tab.page.evaluate("page.graph.drawn.newest.faultOf = () => ({ severity: 'critical' })")
+            tab.page.evaluate("page.graph.drawn.fit()")
+            assert tab.page.locator(".map-node.critical").count() > 2
         assert tab.errors == []
 
 
@@ -186,4 +190,5 @@ def test_the_page_is_opened_and_its_address_is_printed(tmp_path: Path) -> None:
         with Observed(tmp_path, HEALTHY, "--open", "--log-level", "error") as flow:
             until("the browser", opened.exists)
             assert until("the address", opened.read_text).strip() == f"{flow.url}/"
+            flow.wait_running()
             flow.stop()

@@ -140,6 +140,11 @@ def test_a_page_with_a_token(tab: "Tab", tmp_path: Path) -> None:
         tab.wait("document.getElementById('state').textContent.includes('token')")
 
 
+# The line of a chart has the colour of the scheme, light or dark.
+CHART_IS_OF_SCHEME = """page.charts[0].plots[0].chart.series[1]._stroke ===
+    getComputedStyle(document.documentElement).getPropertyValue('--series-1').trim()"""
+
+
 def test_pictures_of_the_guide(tab: "Tab", tmp_path: Path) -> None:
     folder = GUIDE / "pictures" if os.environ.get("MILLSTREAM_PICTURES") else tmp_path
     program = SLOW.replace("orders <b>", "order-desk").replace("<script>1</script>", "parse")
@@ -152,6 +157,9 @@ def test_pictures_of_the_guide(tab: "Tab", tmp_path: Path) -> None:
         tab.wait("document.querySelectorAll('#charts canvas').length >= 3")
         tab.page.evaluate("scrollTo(0, 0)")
         tab.page.screenshot(path=folder / "page-charts.png", clip=area(660))
+        for scheme in ("dark", "light"):
+            tab.page.emulate_media(color_scheme=scheme)
+            tab.wait(CHART_IS_OF_SCHEME)
 
 
 def area(height: int) -> "FloatRect":

@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +52,49 @@ in = "orders"
 """
 
 
+HOLDING = """
+import ctypes
+import os
+import pathlib
+from typing import Protocol
+
+PIPE = pathlib.Path(__file__).with_name("pipe")
+
+
+class Orders(Protocol):
+    def place(self, number: int) -> None: ...
+
+
+class Desk(Orders):
+    def place(self, number: int) -> None:
+        if number == 3:
+            # Waits for a writer. A call of a PyDLL keeps the lock of the interpreter.
+            ctypes.PyDLL(None).open(os.fsencode(PIPE), os.O_RDONLY)
+"""
+
+
 def service_of(server: StoreServer) -> Any:
     services = server.snapshot().get("services", {}).get("services", [])
     return services[0] if services else {}
+
+
+@contextmanager
+def hanging(folder: Path, component: str, is_system: bool) -> Iterator[tuple[StoreServer, int]]:
+    """A service, or a system of one, that is called six times; and the record of the fourth call."""
+    (folder / "hanging_desk.py").write_text(component)
+    (folder / "desk.toml").write_text(SYSTEM)
+    spec = importlib.util.spec_from_file_location("hanging_desk", folder / "hanging_desk.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    orders = ms.publisher(module.Orders, folder / "orders")
+    for number in range(6):
+        orders.place(number)
+    record = ms.Journal(folder / "orders", "r").next - 3
+    command = ["run", f"{folder}/hanging_desk.py:Desk", "--in", str(folder / "orders")]
+    command = ["up", str(folder / "desk.toml")] if is_system else command
+    with StoreServer(Path(sys.executable), "-m", "millstream", "service", *command) as server:
+        yield server, record
 
 
 def test_a_dead_letter_is_shown_with_its_error(tab: "Tab", tmp_path: Path) -> None:
@@ -108,23 +150,12 @@ def test_a_dead_letter_is_shown_with_its_error(tab: "Tab", tmp_path: Path) -> No
 
 @pytest.mark.parametrize("is_system", [False, True])
 def test_a_call_that_hangs_is_named_with_its_stack(tab: "Tab", tmp_path: Path, is_system: bool) -> None:
-    (tmp_path / "hanging_desk.py").write_text(HANGING)
-    (tmp_path / "desk.toml").write_text(SYSTEM)
-    spec = importlib.util.spec_from_file_location("hanging_desk", tmp_path / "hanging_desk.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    orders = ms.publisher(module.Orders, tmp_path / "orders")
-    for number in range(6):
-        orders.place(number)
-    record = ms.Journal(tmp_path / "orders", "r").next - 3
-    command = ["run", f"{tmp_path}/hanging_desk.py:Desk", "--in", str(tmp_path / "orders")]
-    command = ["up", str(tmp_path / "desk.toml")] if is_system else command
-    with StoreServer(Path(sys.executable), "-m", "millstream", "service", *command) as server:
+    with hanging(tmp_path, HANGING, is_system) as (server, record):
         call = until("the call", lambda: service_of(server).get("call"))
         assert (call["method"], call["input"], call["record"]) == ("place", "orders", record)
         stack = until("the stack", lambda: (service_of(server)["call"] or {}).get("stack"))
-        assert "ask_the_bank()" in stack and "in place" in stack
+        # The frames are those of the user.
+        assert "ask_the_bank()" in stack and stack.startswith(f'  File "{tmp_path}') and "in place" in stack
         service = service_of(server)
         # What it has done before the call is there, however few calls those were; its rate is not known.
         assert (service["calls"], service["call_rate"], service["state"]) == (3, None, "stuck")
@@ -144,9 +175,40 @@ def test_a_call_that_hangs_is_named_with_its_stack(tab: "Tab", tmp_path: Path, i
             tab.page.emulate_media(color_scheme=scheme)
             assert faults(tab) == []
             tab.page.screenshot(path=tmp_path / f"hung-{scheme}.png")
+        tab.page.set_viewport_size({"width": 390, "height": 844})
+        tab.wait("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         (tmp_path / "free").touch()
         until("the other calls", lambda: service_of(server)["calls"] == 6)
         until("no condition", lambda: server.snapshot()["conditions"] == [])
         tab.wait("document.querySelectorAll('#services tr.cause').length === 0")
         assert service_of(server)["call"] is None and service_of(server)["call_rate"] is not None
         assert tab.errors == []
+
+
+@pytest.mark.parametrize("is_system", [False, True])
+def test_a_call_that_holds_the_interpreter_is_named(tab: "Tab", tmp_path: Path, is_system: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    try:
+        with hanging(tmp_path, HOLDING, is_system) as (server, record):
+            call = until("the call", lambda: service_of(server).get("call"))
+            assert (call["method"], call["input"], call["record"]) == ("place", "orders", record)
+            until("all of the time", lambda: service_of(server)["busy"] == 1.0)
+            held = until("the condition", lambda: [one["name"] for one in server.snapshot()["conditions"]])
+            assert held == ["MillstreamServiceStuck"]
+            metrics = server.metrics()
+            name = service_of(server)["name"]
+            assert metrics[f'millstream_service_busy_ratio{{service="{name}"}}'] == 1
+            tab.page.goto(server.url)
+            tab.wait("document.getElementById('state').className.includes('critical')")
+            tab.wait("document.querySelectorAll('#services tr.cause').length === 1")
+            row = tab.page.locator("#services tr.cause").inner_text()
+            assert "inside place()" in row and "100%" in row
+            (tmp_path / "pipe").write_text("")
+            until("the other calls", lambda: service_of(server)["calls"] == 6)
+            until("no condition", lambda: server.snapshot()["conditions"] == [])
+            until("time", lambda: service_of(server)["busy"] < 1.0)
+            assert tab.errors == []
+    finally:
+        # A process that is still in the call ends after it.
+        with suppress(OSError):
+            os.close(os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK))

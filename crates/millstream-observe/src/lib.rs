@@ -85,7 +85,7 @@ pub use snapshot::{
     PartitionSnapshot, ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State,
     StepSnapshot, WorkerSnapshot,
 };
-pub use stacks::StackOf;
+pub use stacks::{StackOf, Stacks};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -106,7 +106,7 @@ pub static METRICS: &[Metric] = &[
         "millstream_flow_processes_missing",
         Kind::Gauge,
         PROCESS,
-        "1 for each process that the start of the flow waits for",
+        "1 for each process that the start of the flow waits for, or without which it has failed",
         |all, put| {
             for process in &all.missing {
                 put(&[&all.flow, &process.to_string()], 1.0);

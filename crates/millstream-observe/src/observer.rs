@@ -322,9 +322,10 @@ impl Observer {
     }
 
     /// Shows a flow that has failed, from now on: with its last figures, which are those of this server, or those that
-    /// another process has [kept](Self::keep_in) in a file.
+    /// another process has [kept](Self::keep_in) in a file. Where its end does not name the processes that are
+    /// `missing`, they are those for which its start has waited.
     #[doc(hidden)] // For the other crates of Millstream.
-    pub fn show_down(&self, flow: &str, down: Down, kept: Option<&Path>) {
+    pub fn show_down(&self, flow: &str, down: Down, missing: Vec<usize>, kept: Option<&Path>) {
         let kept = kept.and_then(|path| std::fs::read(path).ok());
         let kept = kept.and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
         let last = match kept {
@@ -332,9 +333,15 @@ impl Observer {
                 self.answers.begin_kept(&kept.graph);
                 kept.snapshot
             }
-            None => self.answers.snapshot(),
+            None => {
+                // What has happened since the last second counts too.
+                if let Some(Subject::Run(run)) = &mut *lock(&self.subject) {
+                    run.take(&self.answers);
+                }
+                self.answers.snapshot()
+            }
         };
-        let mut subject = Subject::Down(Box::new(ended(last, flow, down)));
+        let mut subject = Subject::Down(Box::new(ended(last, flow, down, missing)));
         subject.take(&self.answers);
         *lock(&self.subject) = Some(subject);
     }
@@ -395,13 +402,18 @@ impl Observed {
 }
 
 /// The last snapshot of a flow that has failed: what is a rate, or of a moment, is not known any more.
-fn ended(last: Snapshot, flow: &str, down: Down) -> Snapshot {
+fn ended(last: Snapshot, flow: &str, down: Down, missing: Vec<usize>) -> Snapshot {
+    let missing = if missing.is_empty() {
+        last.missing.clone()
+    } else {
+        missing
+    };
     let mut snapshot = Snapshot {
         flow: flow.to_owned(),
         state: State::Failed,
         down: Some(down),
         waiting: None,
-        missing: Vec::new(),
+        missing,
         sources_paused: false,
         bottleneck: None,
         processes: Vec::new(),

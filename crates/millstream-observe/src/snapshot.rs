@@ -25,13 +25,13 @@ pub struct Snapshot {
     pub seconds: f64,
     /// What the flow is doing.
     pub state: State,
-    /// The processes that the start of the flow waits for, in a sentence, and their numbers.
+    /// The processes that the start of the flow waits for, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     /// Why the flow does not run: it has failed, and the other figures are its last ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Down>,
-    /// See `waiting`.
+    /// The numbers of the processes that the start of the flow waits for, or without which it has failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<usize>,
     /// Whether sources pause, because too much is in flight or an outbox is full.

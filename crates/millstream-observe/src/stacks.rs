@@ -29,14 +29,17 @@ impl fmt::Debug for StackOf {
 }
 
 /// The stacks of the workers of one run, or of services.
-pub(crate) struct Stacks {
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct Stacks {
     of: StackOf,
     /// By worker; empty until it is known.
     asked: HashMap<usize, Arc<Mutex<Option<String>>>>,
 }
 
 impl Stacks {
-    pub(crate) fn new(of: StackOf) -> Self {
+    /// Asks this function.
+    #[must_use]
+    pub fn new(of: StackOf) -> Self {
         Stacks {
             of,
             asked: HashMap::new(),
@@ -52,7 +55,7 @@ impl Stacks {
     }
 
     /// The stack of the thread of a worker that is inside a call; it is asked for once for each call.
-    pub(crate) fn of(&mut self, worker: usize, thread: Option<u32>) -> Option<String> {
+    pub fn of(&mut self, worker: usize, thread: Option<u32>) -> Option<String> {
         let Some(thread) = thread else {
             self.asked.remove(&worker);
             return None;

@@ -130,6 +130,12 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
     match error {
         FlowError::Failed(failure) => step_error(py, failure, &message),
         FlowError::Open { cause, .. } => open_error(py, cause, &message),
+        FlowError::Lost { process, .. } => {
+            let error = make(py, "MemberLostError", &message);
+            // Without the number the text says it alone.
+            let _ = error.value(py).setattr("missing", vec![process]);
+            error
+        }
         error if error.is_lost() => make(py, "MemberLostError", &message),
         FlowError::Panicked { .. }
         | FlowError::State { .. }

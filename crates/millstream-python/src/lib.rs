@@ -88,7 +88,7 @@ mod _millstream {
     #[pymodule_export]
     use crate::logs::{log_levels, log_line, log_modules, plain_text};
     #[pymodule_export]
-    use crate::observer::Observer;
+    use crate::observer::{Observer, write_system_status};
     #[pymodule_export]
     use crate::pipe::Pipe;
     #[pymodule_export]

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use millstream_flow::error::chain;
-use millstream_observe::sections::services::{ServiceOf, Services};
+use millstream_observe::sections::services::{ServiceOf, Services, SystemStatus};
 use millstream_observe::{Down, ObserveError, Observer as Engine, Restart, http};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{to_python, usage};
@@ -76,8 +76,12 @@ impl Observer {
     }
 
     /// Shows a flow that has failed since `since_ms`, milliseconds since 1970, with its last figures, which may be those
-    /// in the file `kept`.
-    #[pyo3(signature = (flow, error, traceback, since_ms, restarted, kept = None))]
+    /// in the file `kept`, and with the processes that are `missing`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "called from two places in the package"
+    )]
+    #[pyo3(signature = (flow, error, traceback, since_ms, restarted, missing, kept = None))]
     fn show_down(
         &self,
         flow: &str,
@@ -85,6 +89,7 @@ impl Observer {
         traceback: Option<String>,
         since_ms: u64,
         restarted: bool,
+        missing: Vec<usize>,
         kept: Option<PathBuf>,
     ) {
         let down = Down {
@@ -93,7 +98,7 @@ impl Observer {
             since_ms,
             is_restarted: restarted,
         };
-        self.engine.show_down(flow, down, kept.as_deref());
+        self.engine.show_down(flow, down, missing, kept.as_deref());
     }
 
     /// Shows a service: its name and progress, its inputs, its output and the journal of its dead letters.
@@ -110,7 +115,7 @@ impl Observer {
         let service = ServiceOf {
             name,
             // Reading it needs no interpreter.
-            progress: Box::new(move || meter.get().meter.read()),
+            progress: Box::new(move || meter.get().0.read()),
             inputs,
             output,
             dead_letters,
@@ -134,6 +139,14 @@ impl Observer {
         // The thread that is waited for may write to the log of Python.
         gil::unlocked(|| self.engine.stop());
     }
+}
+
+/// Writes `status.json` of a system of services into its state directory; `status` is its contents.
+#[pyfunction]
+pub(crate) fn write_system_status(state: PathBuf, status: &str) -> PyResult<()> {
+    let status: SystemStatus =
+        serde_json::from_str(status).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(status.write(&state)?)
 }
 
 impl Drop for Observer {

@@ -12,7 +12,7 @@ pub(crate) fn stacks() -> StackOf {
 }
 
 /// The end of the Python stack of a thread, by its number in the operating system.
-pub(crate) fn stack_of(py: Python<'_>, thread: u32) -> Option<String> {
+fn stack_of(py: Python<'_>, thread: u32) -> Option<String> {
     let stacks = py.import("millstream._run.stacks").ok()?;
     stacks.call_method1("of", (thread,)).ok()?.extract().ok()?
 }

@@ -27,6 +27,7 @@ mod start;
 mod state;
 mod turn;
 
+pub(crate) use meter::Window;
 pub use meter::{LongCall, Meter, Reading};
 pub use service::Service;
 pub use setup::Setup;

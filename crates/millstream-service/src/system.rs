@@ -47,6 +47,7 @@ mod report;
 use std::collections::HashMap;
 use std::io::{self, BufRead, IsTerminal};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -63,9 +64,9 @@ use self::part::Closed;
 pub use self::part::{Component, Part, pin};
 use self::report::Shared;
 #[doc(hidden)] // For the other crates of Millstream.
-pub use self::report::{Reporter, Status};
+pub use self::report::{Reporter, StackOfCall, Status};
 
-/// How often the files of the services are written, in ns.
+/// The time between two looks at the services, in ns.
 const EVERY_NS: i64 = 200_000_000;
 
 type Start = Arc<dyn Fn(Part) -> Result<(), Cause> + Send + Sync>;
@@ -78,6 +79,7 @@ pub struct Program {
 
 /// A service on its thread.
 struct Running {
+    name: String,
     reporter: Reporter,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), Cause>>>,
@@ -143,18 +145,26 @@ impl Program {
         }
         let mut running = Vec::new();
         for (service, start) in order.services.into_iter().zip(starts) {
-            let shared = Arc::default();
-            let reporter = Reporter::new(service.name.clone(), service.inputs.clone());
+            let shared = Arc::<Shared>::default();
+            let name = service.name.clone();
+            let reporter = Reporter::start(
+                &name,
+                service.inputs.clone(),
+                Path::new(&order.state),
+                Arc::clone(&shared.meter),
+                Box::new(|_| None),
+            )?;
             let part = Closed::new(service, Arc::clone(&shared));
-            let thread = Builder::new().name(reporter.name().to_owned());
+            let thread = Builder::new().name(name.clone());
             let thread = Some(thread.spawn(move || start(part.open()?))?);
             running.push(Running {
+                name,
                 reporter,
                 shared,
                 thread,
             });
         }
-        watch(&mut running, &asked, &order.state, order.stop_s)
+        watch(&mut running, &asked, order.stop_s)
     }
 }
 
@@ -171,12 +181,7 @@ fn read_order() -> Result<Order, Cause> {
 }
 
 /// Supervises the services until all have ended; false when one has failed.
-fn watch(
-    running: &mut [Running],
-    asked: &AtomicBool,
-    state: &str,
-    stop_s: f64,
-) -> Result<bool, Cause> {
+fn watch(running: &mut [Running], asked: &AtomicBool, stop_s: f64) -> Result<bool, Cause> {
     let mut good = true;
     let mut deadline_ns = None;
     while running.iter().any(|service| service.thread.is_some()) {
@@ -186,7 +191,7 @@ fn watch(
         for service in &mut *running {
             let ended = service.thread.take_if(|thread| thread.is_finished());
             if let Some(thread) = ended {
-                let name = service.reporter.name();
+                let name = &service.name;
                 let outcome = thread
                     .join()
                     .unwrap_or_else(|_| Err("the component panicked".into()));
@@ -197,9 +202,7 @@ fn watch(
                 // Services of one process end together.
                 asked.store(true, Relaxed);
             }
-            let Shared { meter, .. } = &*service.shared;
-            let waits_for = service.shared.waits_for();
-            service.reporter.write(state, meter, waits_for, |_| None)?;
+            service.reporter.check()?;
         }
         if asked.load(Relaxed) && deadline_ns.is_none() {
             deadline_ns = Some(monotonic_ns() + (stop_s * 1e9) as u64);
@@ -209,7 +212,7 @@ fn watch(
         }
         if deadline_ns.is_some_and(|deadline| monotonic_ns() > deadline) {
             let busy = running.iter().filter(|service| service.thread.is_some());
-            let busy: Vec<&str> = busy.map(|service| service.reporter.name()).collect();
+            let busy: Vec<&str> = busy.map(|service| service.name.as_str()).collect();
             let busy = busy.join(", ");
             tracing::error!(
                 "the call of {busy} has not ended within {stop_s} s (stop); the next start makes it again"

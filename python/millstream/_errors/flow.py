@@ -7,6 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from .._values.types import AnySink
@@ -36,10 +37,12 @@ class FlowUsageError(FlowError, ValueError):
 
 class MemberLostError(FlowError):
     """Another process of the flow was lost, and this one ended with it; a start again resumes from the last
-    commit. The text names the process and the cause.
+    commit. The text names the process and the cause, and ``missing`` has its number where the flow ran.
 
     A program that a supervisor starts again ends with exit code 75 then, as ``millstream run`` does.
     """
+
+    missing: Sequence[int] = ()
 
 
 class FutureTimeError(ValueError):

@@ -156,13 +156,6 @@ class CommandOptions(LoggedOptions):
         group=PAGE,
         passed="once",
     )
-    keep_page: bool = option(
-        default=False,
-        help="when the flow has failed, show its last figures and its error until Ctrl-C",
-        needs=("http",),
-        group=PAGE,
-        passed="never",
-    )
     replay: list[str] = option(
         default=[],
         help="feed recorded input with its times and change no external system: a state directory, "

@@ -11,12 +11,10 @@ raised, its traceback is printed above that line, without our frames.
 from __future__ import annotations
 
 import sys
-import time
 
 from .._connectors.io import ReaderEnded
 from .._errors.command import (
     BY_SIGPIPE,
-    INTERRUPTED,
     UsageError,
     describe,
     print_traceback,
@@ -98,14 +96,6 @@ def supervise(arguments: list[str], options: CommandOptions) -> int:
     return FlowSupervisor(processes).run()
 
 
-def show_until_signal(observer: Observer, flow: str, text: str, error: BaseException) -> None:
-    """Shows the page of a flow that has failed until Ctrl-C."""
-    from .kept_page import wait_for_signal
-
-    observer.show_down(flow, text, traceback_of(error), time.time_ns() // 1_000_000, False)
-    wait_for_signal()
-
-
 def run_process(options: CommandOptions, link: Link | None, report: Callable[[str, int], int]) -> int:
     """Runs the flow in this process; ``report`` reports the error of one that has failed."""
     try:
@@ -133,13 +123,14 @@ def run_process(options: CommandOptions, link: Link | None, report: Callable[[st
     except ReaderEnded:
         return BY_SIGPIPE
     except (Exception, KeyboardInterrupt, SystemExit) as error:
+        from .kept_page import missing_of, show_failed, wait_for_signal
+
         print_traceback(error)
         if link is not None:
-            link.send(traceback=traceback_of(error))
-        text, code = describe(error, f'flow "{flow.name}"')
-        code = report(text, code)
-        if options.keep_page and observer is not None and code not in (2, INTERRUPTED):
-            show_until_signal(observer, flow.name, text, error)
+            link.send(traceback=traceback_of(error), missing=missing_of(error))
+        code = report(*describe(error, f'flow "{flow.name}"'))
+        if show_failed(options, observer, flow.name, error):
+            wait_for_signal()
         return code
     finally:
         set_ready(options.ready_file, False)

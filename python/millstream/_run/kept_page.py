@@ -1,7 +1,7 @@
 """The page of a flow that has failed: its last figures and its error.
 
-A supervisor shows it at the address of the flow while no process of the flow runs. Process 0 keeps its last
-figures in a file for that.
+The process of the flow shows it with ``keep_page``. A supervisor shows it at the address of the flow while no
+process of the flow runs; process 0 keeps its last figures in a file for that.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 import os
 import time
 
-from .._errors.flow import FlowUsageError
+from .._errors.command import INTERRUPTED, describe, traceback_of
+from .._errors.flow import FlowUsageError, MemberLostError
 from .logs import supervisor_log
 from .restarted import Restarted, show_restarts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from .._millstream import Observer
     from .arguments import CommandOptions
+    from .options import RunOptions
 
-__all__ = ["KeptPage", "wait_for_signal"]
+__all__ = ["KeptPage", "missing_of", "show_failed", "wait_for_signal"]
 
 
 class KeptPage:
@@ -41,7 +46,14 @@ class KeptPage:
         return ["--http", str(self.address), "--kept", self.file]
 
     def show(
-        self, flow: str, error: str, traceback: str | None, restarted: Restarted, *, is_restarted: bool
+        self,
+        flow: str,
+        error: str,
+        traceback: str | None,
+        missing: Sequence[int],
+        restarted: Restarted,
+        *,
+        is_restarted: bool,
     ) -> None:
         """Shows that the flow has failed, until it is hidden."""
         from .page import page_of
@@ -55,8 +67,7 @@ class KeptPage:
         if self.observer is None:
             return
         show_restarts(self.observer, restarted.path)
-        now_ms = time.time_ns() // 1_000_000
-        self.observer.show_down(flow, error, traceback, now_ms, is_restarted, self.file)
+        self.observer.show_down(flow, error, traceback, now_ms(), is_restarted, missing, self.file)
 
     def hide(self) -> None:
         """Frees the address for the next process."""
@@ -65,14 +76,39 @@ class KeptPage:
             self.observer = None
 
 
+def show_failed(options: RunOptions, observer: Observer | None, flow: str, error: BaseException) -> bool:
+    """Shows on the page of a flow that it has failed; returns whether it has a page that stays for that."""
+    text, code = describe(error, f'flow "{flow}"')
+    if observer is None or not options.keep_page or code in (2, INTERRUPTED):
+        return False
+    observer.show_down(flow, text, traceback_of(error), now_ms(), False, missing_of(error))
+    return True
+
+
+def missing_of(error: BaseException) -> Sequence[int]:
+    """The processes without which a flow has failed, as far as its end names them."""
+    return error.missing if isinstance(error, MemberLostError) else ()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def wait_for_signal() -> None:
-    """Waits for Ctrl-C or SIGTERM."""
+    """Waits for Ctrl-C or SIGTERM; in threads other than the main one, which get no signals, not at all."""
     import signal
     import threading
 
+    if threading.current_thread() is not threading.main_thread():
+        return
     asked = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.set())
+
+    def note(*_: Any) -> None:
+        asked.set()
+
+    before = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
     # The handler runs on this thread, between two waits.
     while not asked.wait(0.2):
         pass
+    for number, handler in before:
+        signal.signal(number, handler)

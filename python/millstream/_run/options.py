@@ -262,6 +262,14 @@ class RunOptions(Options):
         needs=("http",),
         group=PAGE,
     )
+    keep_page: bool = option(
+        default=False,
+        help="when the flow has failed, show its last figures and its error until Ctrl-C",
+        more=", before the error is raised; with ``Flow.start`` until the program ends",
+        needs=("http",),
+        group=PAGE,
+        passed="never",
+    )
     on_metrics: Callable[[_millstream.Report], object] | None = option(
         default=None,
         help="is called with a report every ``metrics_interval``, and at the end",

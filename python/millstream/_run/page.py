@@ -43,8 +43,7 @@ def announce(observer: _millstream.Observer) -> None:
 
 def given(options: RunOptions) -> str:
     """The options that differ from the defaults, without secrets."""
-    values = ((name, getattr(options, name), each) for name, each in options.ALL.items())
-    changed = (
-        f"{name}={value}" for name, value, each in values if value != each.default and name != "http_token"
-    )
-    return ", ".join(changed)
+    plain = vars(type(options)())
+    changed = {name: value for name, value in vars(options).items() if value != plain[name]}
+    changed.pop("http_token", None)
+    return ", ".join(f"{name}={value}" for name, value in changed.items())

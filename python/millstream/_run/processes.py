@@ -62,6 +62,7 @@ class Member(Child):
         self.error = ""
         self.flow = ""
         self.traceback: str | None = None
+        self.missing: list[int] = []
         self.page: str | None = None
         self.reports: list[dict[str, Any]] = []
         self.message = b""
@@ -106,6 +107,7 @@ class Member(Child):
         self.error = message.get("error", self.error)
         self.flow = message.get("flow", self.flow)
         self.traceback = message.get("traceback", self.traceback)
+        self.missing = message.get("missing", self.missing)
         self.page = message.get("page", self.page)
         self.reports = message.get("reports", self.reports)
 
@@ -163,6 +165,7 @@ class Processes(Unit[Member]):
         self.stays = shows is not None and shows.keep_page
         self.flow = ""
         self.traceback: str | None = None
+        self.missing: list[int] = []
 
     def launch(self) -> None:
         """Starts the processes. The first time the others wait until the first one has loaded the file, so
@@ -220,6 +223,7 @@ class Processes(Unit[Member]):
         first = first_cause(ended)
         self.flow = ended[0].flow
         self.traceback = None if first is None else first.traceback
+        self.missing = [] if first is None else first.missing
         if first is None:
             print_reports(ended)
             return End()
@@ -250,7 +254,8 @@ class Processes(Unit[Member]):
     def show_page(self, error: str, *, is_restarted: bool) -> None:
         """Shows the page of the flow, which does not run, if it has one."""
         if self.page is not None:
-            self.page.show(self.flow, error, self.traceback, self.restarted, is_restarted=is_restarted)
+            lost = self.missing
+            self.page.show(self.flow, error, self.traceback, lost, self.restarted, is_restarted=is_restarted)
 
     def kill(self) -> None:
         """Ends them at once, and removes the directory of their sockets."""

@@ -7,7 +7,7 @@ import os
 import sys
 
 from .. import _millstream
-from .._errors.command import INTERRUPTED, LOST
+from .._errors.command import INTERRUPTED, LOST, announce, describe
 from .._errors.flow import FlowUsageError, MemberLostError
 from .._streams.flow import Flow
 from .cells import in_notebook
@@ -67,6 +67,14 @@ def run(flow: Flow, options: RunOptions) -> _millstream.Report:
     observer = page_of(options)
     try:
         return run_with(flow, options, observer=observer)
+    except BaseException as error:
+        from .kept_page import show_failed, wait_for_signal
+
+        if show_failed(options, observer, flow.name, error):
+            text, _ = describe(error, f'flow "{flow.name}"')
+            announce(f"{text}; its page stays until Ctrl-C")
+            wait_for_signal()
+        raise
     finally:
         if observer is not None:
             observer.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from threading import Thread
 from time import monotonic
 
@@ -37,6 +38,7 @@ class Running:
         on_metrics: is called with the metrics, on a thread of its own, and at the end by the one that waits.
         interval: the time between two calls, in seconds.
         frame: the fragment of the address of its page, if a notebook may show that.
+        stays: is called with the error of a flow that has failed; whether its page stays.
 
     Example:
         >>> import millstream as ms
@@ -55,8 +57,10 @@ class Running:
         on_metrics: Callable[[Report], object] | None = None,
         interval: float = 1.0,
         frame: str | None = None,
+        stays: Callable[[BaseException], bool] = lambda error: False,
     ) -> None:
         self._native = native
+        self._stays = stays
         self._frame = frame
         self._observer = observer
         self._on_metrics = on_metrics
@@ -138,10 +142,14 @@ class Running:
                 raise TimeoutError(f"the flow has not ended within {timeout} s")
         last = self._native.report()
         self._ended = last
+        stays = False
         try:
             ended = self._native.finish()
+        except BaseException as error:
+            stays = self._stays(error)
+            raise
         finally:
-            if self._observer is not None:
+            if self._observer is not None and not stays:
                 self._observer.stop()
         if ended is not None:
             self._ended = ended
@@ -199,14 +207,23 @@ class Running:
 def start(flow: Flow, options: RunOptions, *, framed: bool = False) -> Running:
     """Starts a flow on threads of its own; ``framed`` lets a notebook show its page."""
     observer = page_of(options, framed=framed)
+
+    def stays(error: BaseException) -> bool:
+        from .kept_page import show_failed
+
+        if observer is None or not show_failed(options, observer, flow.name, error):
+            return False
+        atexit.register(observer.stop)
+        return True
+
     try:
         was_used(flow)
         if options.cluster is not None:
             flow._flow.version(version_of(flow))
         native = _millstream.start(flow._flow, options, _millstream.Stopper(), observer)
-    except BaseException:
-        if observer is not None:
+    except BaseException as error:
+        if observer is not None and not stays(error):
             observer.stop()
         raise
     frame = f"#token={options.http_token}" if framed else None
-    return Running(native, observer, options.on_metrics, options.metrics_interval, frame)
+    return Running(native, observer, options.on_metrics, options.metrics_interval, frame, stays)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
+from itertools import dropwhile
+
+from .._errors.command import PACKAGE
 
 FRAMES_MAX = 12
 """The number of the innermost frames that are shown."""
@@ -24,7 +27,7 @@ def end() -> None:
 
 
 def of(thread: int) -> str | None:
-    """The innermost frames of a worker thread; None if it runs no Python or is none.
+    """The innermost frames of a worker thread, without our own; None if it runs no Python or is none.
 
     Args:
         thread: The number of the thread in the operating system.
@@ -32,4 +35,12 @@ def of(thread: int) -> str | None:
     frame = sys._current_frames().get(_idents.get(thread, 0))
     if frame is None:
         return None
-    return "".join(traceback.format_stack(frame)[-FRAMES_MAX:])
+    frames = traceback.extract_stack(frame)
+    # What comes before our first frame has started the thread.
+    called = dropwhile(lambda each: not is_own(each), frames)
+    users = [each for each in called if not is_own(each)]
+    return "".join(traceback.format_list((users or frames)[-FRAMES_MAX:]))
+
+
+def is_own(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith(PACKAGE)

@@ -27,22 +27,21 @@ from .gateway import GatewayPart
 
 __all__ = ["main"]
 
-#: How often the files of the services are written, in seconds.
+#: The time between two looks at the services, in seconds.
 EVERY_S = 0.2
 
 
 class Part(threading.Thread):
     """One service, on its thread."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
+    def __init__(self, order: dict[str, Any], state: str) -> None:
         super().__init__(name=order["name"], daemon=True)
         self.order = order
         self.component = load(order["component"])
         self.stopper = _millstream.Stopper()
         self.meter = _millstream.Meter()
-        self.waits_for: str | None = None
         self.code: int | None = None
-        self.reporter = _millstream.Reporter(order["name"], order["inputs"])
+        self.reporter = _millstream.Reporter(order["name"], order["inputs"], state, self.meter)
 
     def run(self) -> None:
         try:
@@ -79,14 +78,10 @@ class Part(threading.Thread):
 
     def note_missing(self, missing: Sequence[str]) -> None:
         """Notes which input the service waits for, for its status."""
-        self.waits_for = missing[0] if missing else None
+        self.meter.wait_for(missing[0] if missing else None)
 
     def stop(self) -> None:
         self.stopper.stop()
-
-    def write(self, state: str) -> None:
-        """Writes what ``service status`` and the page show of it."""
-        self.reporter.write(state, self.meter, self.waits_for)
 
 
 class Log:
@@ -122,7 +117,8 @@ def main() -> int:
     order = json.loads(line)
     sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
     try:
-        parts: list[Part | GatewayPart] = [Part(part) for part in order["services"]]
+        services = [Part(each, order["state"]) for each in order["services"]]
+        parts: list[Part | GatewayPart] = [*services]
         if "gateway" in order:
             parts.append(GatewayPart(order["gateway"]))
     except UsageError as error:
@@ -148,8 +144,8 @@ def main() -> int:
         if deadline is not None:
             for part in parts:
                 part.join(0.01)
-        for part in parts:
-            part.write(order["state"])
+        for service in services:
+            service.reporter.check()
         if deadline is not None and time.monotonic() > deadline:
             busy = ", ".join(part.name for part in parts if part.is_alive())
             limit = f"{order['stop_s']:g} s"
@@ -157,8 +153,8 @@ def main() -> int:
             report_error(text, 1, "service up")
             sys.stdout.flush()
             os._exit(1)
-    for part in parts:
-        part.write(order["state"])
+    for service in services:
+        service.reporter.end()
     return max(part.code or 0 for part in parts)
 
 

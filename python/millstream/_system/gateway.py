@@ -176,6 +176,3 @@ class GatewayPart(threading.Thread):
 
     def stop(self) -> None:
         self.stopped.set()
-
-    def write(self, state: str) -> None:
-        """Its status is that of its process."""

@@ -104,10 +104,8 @@ class SystemSupervisor(Supervisor):
 
     def write_status(self) -> None:
         known = {name: running.status() for name, running in self.running.items()}
-        path = os.path.join(self.system.state, "status.json")
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump({"pid": os.getpid(), "processes": known, **described(self.system)}, file)
-        os.replace(f"{path}.new", path)
+        status = {"pid": os.getpid(), "processes": known, **described(self.system)}
+        _millstream.write_system_status(self.system.state, json.dumps(status))
 
     # Actions.
 

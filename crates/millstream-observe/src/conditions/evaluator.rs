@@ -6,13 +6,16 @@ use std::time::Instant;
 
 use super::condition::{Condition, Finder, Finding, Samples};
 use super::list::PARTS;
-use crate::snapshot::{ConditionSnapshot, Snapshot, sort_conditions};
+use crate::sections::service_figures::ServiceSnapshot;
+use crate::snapshot::{
+    Bottleneck, ConditionSnapshot, Mark, Snapshot, StepSnapshot, sort_conditions,
+};
 
 /// The number of subjects of a condition that are reported; the worst ones.
 const SUBJECTS_MAX: usize = 20;
 
-/// Conditions that follow from another one, which alone is reported while it holds. None of them makes the process
-/// unready.
+/// Conditions that follow from another one of the same thing, which alone is reported while it holds. None of them makes
+/// the process unready.
 const EFFECTS: [(&str, &[&str]); 3] = [
     (
         "MillstreamWorkerStuck",
@@ -104,14 +107,8 @@ impl Evaluator {
             shown.extend(worst(held.collect()));
         }
         self.samples.retain(|_, samples| samples.is_of(now_ms));
-        let names: Vec<_> = shown.iter().map(|one| one.name.clone()).collect();
-        let is_effect = |name: &str| {
-            let mut causes = EFFECTS.iter();
-            causes.any(|(cause, effects)| {
-                names.iter().any(|one| one == cause) && effects.contains(&name)
-            })
-        };
-        shown.retain(|one| !is_effect(&one.name));
+        let causes: Vec<_> = shown.iter().filter(|one| is_cause(one)).cloned().collect();
+        shown.retain(|one| !causes.iter().any(|cause| follows(snapshot, cause, one)));
         sort_conditions(&mut shown);
         shown
     }
@@ -141,6 +138,27 @@ impl Evaluator {
     }
 }
 
+fn is_cause(one: &ConditionSnapshot) -> bool {
+    EFFECTS.iter().any(|(cause, _)| *cause == one.name)
+}
+
+/// Whether a condition follows from another one: that is of the same thing, of the step for which the source waits, or of
+/// the process that runs the service.
+fn follows(snapshot: &Snapshot, cause: &ConditionSnapshot, effect: &ConditionSnapshot) -> bool {
+    let is_listed = EFFECTS
+        .iter()
+        .any(|(name, effects)| *name == cause.name && effects.contains(&&*effect.name));
+    let (of, subject) = (&cause.subject, &effect.subject);
+    let limits = |found: &Bottleneck| found.step == *of;
+    let waits = |step: &StepSnapshot| step.name == *subject && step.mark == Mark::Waiting;
+    let runs = |one: &ServiceSnapshot| one.name == *subject && one.process.as_ref() == Some(of);
+    let mut services = snapshot.services.iter().flat_map(|all| &all.services);
+    is_listed
+        && (of == subject
+            || snapshot.bottleneck.as_ref().is_some_and(limits) && snapshot.steps.iter().any(waits)
+            || services.any(runs))
+}
+
 /// The worst of those that hold of one condition, and how many more there are.
 fn worst(mut held: Vec<ConditionSnapshot>) -> Vec<ConditionSnapshot> {
     sort_conditions(&mut held);
@@ -156,7 +174,7 @@ fn worst(mut held: Vec<ConditionSnapshot>) -> Vec<ConditionSnapshot> {
 mod tests {
     use super::*;
     use crate::conditions::list;
-    use crate::snapshot::{Severity, SourceSnapshot, State, StepSnapshot, WorkerSnapshot};
+    use crate::snapshot::{Severity, SourceSnapshot, State, WorkerSnapshot};
 
     fn snapshot(seconds: u64, step: StepSnapshot) -> Snapshot {
         Snapshot {
@@ -226,24 +244,45 @@ mod tests {
             }
         }
         let mut evaluator = Evaluator::default();
+        let named = |name: &str, mark| StepSnapshot {
+            name: name.to_owned(),
+            mark,
+            ..StepSnapshot::default()
+        };
         let mut at = |seconds: u64, inside: Option<f64>| {
-            let mut all = snapshot(seconds, StepSnapshot::default());
-            all.sources = vec![SourceSnapshot {
-                name: "in".to_owned(),
+            let mut all = snapshot(seconds, step(100, 0));
+            if inside.is_some() {
+                all.steps = vec![
+                    named("before", Mark::Waiting),
+                    named("book", Mark::Cause),
+                    named("beside", Mark::None),
+                ];
+                all.bottleneck = Some(Bottleneck {
+                    step: "book".to_owned(),
+                    ..Bottleneck::default()
+                });
+            }
+            let lagging = |name: &str| SourceSnapshot {
+                name: name.to_owned(),
                 lag_seconds: Some(100.0 + seconds as f64),
                 ..SourceSnapshot::default()
-            }];
+            };
+            all.sources = ["before", "beside"].map(lagging).into();
             all.workers = vec![WorkerSnapshot {
                 step: inside.map(|_| "book".to_owned()),
                 inside_seconds: inside,
                 ..WorkerSnapshot::default()
             }];
             let held = evaluator.evaluate(&all, seconds * 1000);
-            held.into_iter().map(|one| one.name).collect::<Vec<_>>()
+            let of = |one: ConditionSnapshot| format!("{} of {}", one.name, one.subject);
+            held.into_iter().map(of).collect::<Vec<_>>()
         };
         assert!(at(0, None).is_empty());
-        assert_eq!(at(40, Some(40.0)), ["MillstreamWorkerStuck"]);
-        assert_eq!(at(41, None), ["MillstreamSourceLagGrows"]);
+        let lags = |name: &str| format!("MillstreamSourceLagGrows of {name}");
+        // A source that does not wait for the step lags for another reason.
+        let stuck = "MillstreamWorkerStuck of book".to_owned();
+        assert_eq!(at(40, Some(40.0)), [stuck, lags("beside")]);
+        assert_eq!(at(41, None), [lags("before"), lags("beside")]);
     }
 
     #[test]

@@ -98,6 +98,19 @@ pub static SERVICES: &[Metric] = &[
         },
     ),
     metric(
+        "millstream_service_busy_ratio",
+        Kind::Gauge,
+        SERVICE,
+        "Share of the last three seconds in which a service did not wait for an input",
+        |all, put| {
+            for service in services(all) {
+                if let Some(busy) = service.busy {
+                    put(&[&service.name], busy);
+                }
+            }
+        },
+    ),
+    metric(
         "millstream_service_call_seconds",
         Kind::Gauge,
         SERVICE,

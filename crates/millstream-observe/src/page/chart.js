@@ -35,6 +35,7 @@ const CHARTS = {
     ["Records not read", "count", [["cursor_lag", "slowest cursor"], ["follower_lag", "slowest follower"], ["not_durable", "not durable"]]],
   ],
   service: [
+    ["Busy share", "share", [["busy", "busy"]]],
     ["Calls per second", "rate", [["call_rate", "calls"]]],
     ["Lag of the inputs in records", "count", [["lag_records", "records"]]],
   ],
@@ -91,9 +92,15 @@ class Charts {
   begin(history) {
     this.times = history.times_ms.map((time) => time / 1000);
     this.series = history.series;
+    this.draw();
+  }
+
+  // Draws each chart as soon as a value of it is known.
+  draw() {
     for (const [title, unit, lines] of CHARTS[this.kind]) {
-      const known = lines.filter(([key]) => this.series[key].some((value) => value !== null));
-      if (known.length > 0) this.plots.push(this.plot(title, unit, known));
+      if (this.plots.some((plot) => plot.title === title)) continue;
+      const known = lines.filter(([key]) => this.series[key]?.some((value) => value !== null));
+      if (known.length > 0) this.plots.push({ title, ...this.plot(title, unit, known) });
     }
   }
 
@@ -108,6 +115,7 @@ class Charts {
       for (const key of Object.keys(this.series)) this.series[key].shift();
     }
     for (const { chart, lines } of this.plots) chart.setData(this.data(lines));
+    this.draw();
   }
 
   data(lines) {
@@ -121,7 +129,8 @@ class Charts {
     figure.append(caption);
     this.place.append(figure);
     const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    // They are read at each drawing: the reader may change between light and dark.
+    const colour = (name) => () => style.getPropertyValue(name).trim();
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line") } };
     const options = {
       width: Math.max(figure.clientWidth, 260),
@@ -134,6 +143,10 @@ class Charts {
       axes: [axis, { ...axis, size: 74, values: (chart, values) => values.map((value) => shown(unit, value)) }],
     };
     return { chart: new uPlot(options, this.data(lines), figure), lines, figure };
+  }
+
+  redraw() {
+    for (const { chart } of this.plots) chart.redraw();
   }
 
   resize() {

@@ -69,16 +69,17 @@ class InView {
 
 const MARKS = { none: "", cause: "limits the flow", waiting: "waits" };
 
-// The scale from which on the text of a node can be read, and the size of the map of a larger graph.
+// The scale from which on the text of a node can be read, and the size of the map of a larger graph: in pixels, and as a share of that.
 const SCALE_MIN = 0.77;
 const MAP_HEIGHT = 120;
+const MAP_SHARE = 0.25;
 const MAP_HEIGHT_MIN = 18;
 
 // A small picture of a graph that is larger than its place: the part in view is framed, and a click moves there.
 class GraphMap {
   constructor(place, graph, scale) {
     this.place = place;
-    const ratio = Math.min(place.clientWidth / graph.width, MAP_HEIGHT / graph.height);
+    const ratio = Math.min(place.clientWidth / graph.width, MAP_HEIGHT / graph.height, scale * MAP_SHARE);
     const [width, height] = [graph.width * ratio, Math.max(graph.height * ratio, MAP_HEIGHT_MIN)];
     this.picture = svg("svg", { class: "map", width, height, viewBox: `0 0 ${graph.width} ${graph.height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     this.boxes = graph.nodes.map((node) => svg("rect", { class: "map-node", x: node.x, y: node.y, ...graph.node }));
@@ -103,7 +104,7 @@ class GraphMap {
   }
 
   show(marks) {
-    this.boxes.forEach((box, index) => setAttribute(box, "class", `map-node${marks[index]}`));
+    this.boxes.forEach((box, index) => setAttribute(box, "class", `map-node${marks[index] ?? ""}`));
   }
 }
 
@@ -144,6 +145,7 @@ class Graph {
     this.map?.picture.remove();
     this.map = room < scale ? new GraphMap(this.place, this.graph, scale) : null;
     if (this.map) this.place.before(this.map.picture);
+    this.showMap();
   }
 
   // Brings the sources into view: those of a wide fan-out are in the middle of its height.
@@ -202,7 +204,11 @@ class Graph {
     this.newest = { steps, chosen, faultOf };
     this.follow(steps.findIndex((step) => step.mark === "cause"));
     this.nodes.forEach(({ group }, index) => { if (this.inView.has(group)) this.showNode(index); });
-    this.map?.show(steps.map((step) => this.marksOf(step)));
+    this.showMap();
+  }
+
+  showMap() {
+    this.map?.show(this.newest.steps.map((step) => this.marksOf(step)));
   }
 
   marksOf(step) {

@@ -71,6 +71,8 @@ function table(id, head, rows) {
     }
     place.createTBody();
   }
+  const section = element(`${id}-section`);
+  if (section) section.hidden = rows.length === 0;
   rows = sorted(id, rows);
   const body = place.tBodies[0];
   const keys = rows.map((row) => row.key).join("\n");
@@ -205,9 +207,9 @@ function showFacts(snapshot) {
   const facts = [
     ["running for", duration(snapshot.seconds)],
     ["read", shown("rate", sources.every((step) => step.out_rate === null) ? null : sources.reduce((sum, step) => sum + step.out_rate, 0))],
+    ...(snapshot.missing ? [["missing", snapshot.missing.map((number) => `process ${number}`).join(", ")]] : []),
     ...(snapshot.processes ? [["processes", String(snapshot.processes.length)]] : []),
-    ["workers", String(snapshot.workers.length)],
-    ["busiest worker", shown("share", busiest)],
+    ...(snapshot.workers.length > 0 ? [["workers", String(snapshot.workers.length)], ["busiest worker", shown("share", busiest)]] : []),
   ];
   setFacts("facts", facts);
 }
@@ -306,6 +308,7 @@ function silence(text) {
 }
 
 function showSteps(snapshot) {
+  element("graph-section").hidden = snapshot.steps.length === 0;
   const head = ["step", "kind", "", "in/s", "out/s", "busy", "skew", "p50", "p99", "p99.9", "keys", "state", "skipped", "dead letters", "late", "faults", "items in", "items out"];
   table("steps", head, snapshot.steps.map((step, index) => ({
     key: step.name,
@@ -334,7 +337,6 @@ function showSources(snapshot) {
 }
 
 function showSinks(snapshot) {
-  element("sinks-section").hidden = snapshot.sinks.length === 0;
   const head = ["sink", "destination", "waiting, records", "waiting, bytes", "oldest", "delivered", "refused", "failed in a row", "retries", "last delivery"];
   table("sinks", head, snapshot.sinks.map((sink) => ({
     key: sink.name,
@@ -381,12 +383,12 @@ function showCommits(snapshot) {
     textCell("–"), textCell(MOMENT.format(time_ms)), { ...contentCell(`not committed: ${cause}`), kind: "content loud" }, textCell("–"), textCell("–"), textCell("–"), textCell("–"),
   ]]);
   const rows = [...committed, ...abandoned].sort(([one], [other]) => other - one).slice(0, 20).map(([, cells]) => cells);
+  if (rows.length === 0) return;
   listed(element("commits"), "last-commits", "Last epochs", [["epoch", ""], ["ended", "text"], ["outcome", "text"], ["waiting", ""], ["saving", ""], ["syncing", ""], ["bytes", ""]], rows);
 }
 
 function showProcesses(snapshot) {
   const processes = snapshot.processes ?? [];
-  element("processes-section").hidden = processes.length === 0;
   const head = ["process", "state", "read", "busiest worker", "items in flight", "last news"];
   table("processes", head, processes.map((one) => ({
     key: `process ${one.process}`,
@@ -503,6 +505,9 @@ function connect() {
 
 element("detail-close").addEventListener("click", close);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && page.chosen) close(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const charts of page.charts) charts.redraw();
+});
 addEventListener("resize", () => {
   for (const charts of page.charts) charts.resize();
   page.graph?.drawn.fit();

@@ -319,7 +319,7 @@ class JournalsPart extends Part {
 }
 
 const SERVICE_STATES = { good: "", starting: "starts", lagging: "does not keep up", stuck: "", down: "its process does not run" };
-const SERVICE_HEAD = ["service", "", "calls/s", "calls", "ticks", "skipped", "dead letters", "lag, records", "lag, time", "output", "out/s", "records out"];
+const SERVICE_HEAD = ["service", "", "busy", "calls/s", "calls", "ticks", "skipped", "dead letters", "lag, records", "lag, time", "output", "out/s", "records out"];
 const LINE_HEAD = [["record", ""], ["content", "text"]];
 
 // The call that a service has been in for seconds, in words.
@@ -336,7 +336,8 @@ class ServicesPart extends Part {
 
   facts(services) {
     const sum = (of) => services.services.reduce((all, one) => all + of(one), 0);
-    return [["calls", shown("rate", sum((one) => one.call_rate))], ["dead letters", human(sum((one) => one.dead_letters))]];
+    const known = services.services.some((one) => one.call_rate !== null);
+    return [["calls", shown("rate", known ? sum((one) => one.call_rate) : null)], ["dead letters", human(sum((one) => one.dead_letters))]];
   }
 
   show(services) {
@@ -346,7 +347,7 @@ class ServicesPart extends Part {
       mark: rowMark(["service"], one.name, one.call ? "cause" : one.state === "starting" ? "waiting" : ""),
       choose: () => choose([{ kind: "service", name: one.name }], one.name),
       cells: [
-        textCell(one.error ?? (one.call ? longCall(one.call) : SERVICE_STATES[one.state])), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), faulty(one.skipped),
+        textCell(one.error ?? (one.call ? longCall(one.call) : SERVICE_STATES[one.state])), unit("share", one.busy), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), faulty(one.skipped),
         faulty(one.dead_letters), unit("count", one.inputs.reduce((all, input) => all + input.lag_records, 0)),
         unit("seconds", Math.max(0, ...one.inputs.map((input) => input.lag_seconds))), textCell(one.output ?? "–"), unit("rate", one.output_rate), unit("count", one.output_next),
       ],
@@ -390,7 +391,7 @@ class ServicesPart extends Part {
 
   values(services, name) {
     const one = services.services.find((service) => service.name === name);
-    return one ? { call_rate: one.call_rate, lag_records: one.inputs.reduce((all, input) => all + input.lag_records, 0) } : {};
+    return one ? { busy: one.busy, call_rate: one.call_rate, lag_records: one.inputs.reduce((all, input) => all + input.lag_records, 0) } : {};
   }
 }
 

@@ -33,6 +33,9 @@ pub struct PartSnapshot {
     pub restarts: u64,
     /// Why it has died last, or cannot be started.
     pub error: Option<String>,
+    /// Why its last stop was not a clean one, such as a call that did not end.
+    #[serde(default)]
+    pub broken_off: Option<String>,
 }
 
 impl PartSnapshot {
@@ -64,6 +67,8 @@ pub struct ServiceSnapshot {
     pub dead_letters: u64,
     /// Calls by records a second; none while it is inside a long call.
     pub call_rate: Option<f64>,
+    /// The share of the last seconds in which it did not wait for an input, from 0 to 1: the call that it is in counts.
+    pub busy: Option<f64>,
     /// The call that it has been in for seconds.
     pub call: Option<CallSnapshot>,
     /// Its inputs, at most 32.

@@ -20,6 +20,8 @@ use millstream_http::pages::{Page, PageRequest};
 
 pub use self::service::{Progress, ServiceOf};
 use self::system::System;
+#[doc(hidden)] // For the other crates of Millstream.
+pub use self::system::SystemStatus;
 use self::traced::CALLS_MAX;
 use self::watched::{Looked, Watched};
 use super::service_figures::{CallTrace, ServiceSnapshot, ServiceState};
@@ -36,7 +38,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The section of a service, or of a system. Its thread ends when it is dropped.
 pub struct Services {
     shared: Arc<Shared>,
-    history: Mutex<Tracks<2>>,
+    history: Mutex<Tracks<3>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -104,7 +106,7 @@ impl Services {
             .map_err(|error| ObserveError::Bind(error.into()))?;
         Ok(Services {
             shared,
-            history: Mutex::new(Tracks::new(["call_rate", "lag_records"])),
+            history: Mutex::new(Tracks::new(["busy", "call_rate", "lag_records"])),
             thread: Some(thread),
         })
     }
@@ -162,8 +164,8 @@ impl Section for Services {
         };
         let tracks = looked.services.iter().map(|service| {
             let lag: u64 = service.inputs.iter().map(|input| input.lag_records).sum();
-            let rate = service.call_rate.map_or(f32::NAN, |rate| rate as f32);
-            let values = [rate, lag as f32];
+            let known = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
+            let values = [known(service.busy), known(service.call_rate), lag as f32];
             (service.name.as_str(), values)
         });
         lock(&self.history).add(snapshot.time_ms, tracks);

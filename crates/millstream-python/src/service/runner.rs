@@ -2,9 +2,11 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_journal::{Error, Journal, Options, Sync, Wait};
+use millstream_observe::Stacks;
 use millstream_service::{
     self as native, OnDifference, OnError, Outcome, QueryError, RestoreError, Runner, Settings,
     Setup, Stop,
@@ -20,7 +22,7 @@ use super::outlet::{Outlet, PublisherTransport};
 use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
-use crate::stacks::stack_of;
+use crate::stacks::stacks;
 use crate::stopper::Stopper;
 
 /// How long a wait for followers lasts before signals are handled.
@@ -38,9 +40,7 @@ pub(crate) struct Service {
 /// The progress of a service, for another thread.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Default)]
-pub(crate) struct Meter {
-    pub(crate) meter: native::Meter,
-}
+pub(crate) struct Meter(pub(crate) Arc<native::Meter>);
 
 #[pymethods]
 impl Meter {
@@ -48,29 +48,41 @@ impl Meter {
     fn new() -> Self {
         Meter::default()
     }
+
+    /// Notes the input that does not exist yet.
+    fn wait_for(&self, path: Option<String>) {
+        self.0.wait_for(path);
+    }
 }
 
-/// Writes the file of a service of a system, `SERVICE.json`.
+/// Writes the file of a service of a system, `SERVICE.json`, also while a call of it keeps the lock of the interpreter.
 #[pyclass(module = "millstream._millstream")]
 pub(crate) struct Reporter(native::system::Reporter);
 
 #[pymethods]
 impl Reporter {
     #[new]
-    fn new(name: String, inputs: Vec<String>) -> Self {
-        Reporter(native::system::Reporter::new(name, inputs))
+    fn new(
+        name: &str,
+        inputs: Vec<String>,
+        folder: PathBuf,
+        meter: &Bound<'_, Meter>,
+    ) -> PyResult<Self> {
+        let mut stacks = Stacks::new(stacks());
+        let stack_of = Box::new(move |thread| stacks.of(0, thread));
+        let meter = Arc::clone(&meter.get().0);
+        let started = native::system::Reporter::start(name, inputs, &folder, meter, stack_of);
+        Ok(Reporter(started?))
     }
 
-    /// Writes the file into the folder, if its contents have changed; `waits_for` is the input that does not exist yet.
-    fn write(
-        &mut self,
-        py: Python<'_>,
-        folder: &str,
-        meter: &Bound<'_, Meter>,
-        waits_for: Option<String>,
-    ) -> PyResult<()> {
-        let stack = |thread| stack_of(py, thread);
-        Ok(self.0.write(folder, &meter.get().meter, waits_for, stack)?)
+    /// Raises the error with which the file could not be written.
+    fn check(&mut self) -> PyResult<()> {
+        Ok(self.0.check()?)
+    }
+
+    /// Writes the file for the last time.
+    fn end(&mut self) -> PyResult<()> {
+        Ok(self.0.end()?)
     }
 }
 
@@ -392,7 +404,7 @@ impl Service {
         let running = Running {
             runner,
             stopper: stopper.get(),
-            meter: meter.as_ref().map(|meter| &meter.get().meter),
+            meter: meter.as_ref().map(|meter| &*meter.get().0),
             waits: self.sync == Sync::Always,
         };
         running.run(py, drain, until).map(counts)

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millstream_journal::Journal;
+use millstream_journal::clock::monotonic_ns;
 use millstream_wire::{Cause, InputName, Lineage, Schema, Take};
 
 use crate::error::ServiceError;
@@ -57,6 +58,10 @@ pub(crate) struct Current {
     thread: AtomicUsize,
     /// Whether the component is in a call, for observers on other threads.
     in_call: AtomicBool,
+    /// Since when it waits for an input, by a clock that never jumps; 0 while it does not.
+    idle_since_ns: AtomicU64,
+    /// How long it has waited for inputs before.
+    idle_ns: AtomicU64,
     /// The recorded outputs, while the component is called again.
     earlier: Mutex<Option<Earlier>>,
     failure: Mutex<Option<String>>,
@@ -84,6 +89,8 @@ impl Default for Current {
             gate: AtomicUsize::new(CLOSED),
             thread: AtomicUsize::new(CLOSED),
             in_call: AtomicBool::new(false),
+            idle_since_ns: AtomicU64::new(0),
+            idle_ns: AtomicU64::new(0),
             earlier: Mutex::new(None),
             failure: Mutex::new(None),
             failed: AtomicU32::new(0),
@@ -106,6 +113,27 @@ impl Current {
         self.time_ns.store(time_ns, Relaxed);
         self.gate.store(this_thread(), Relaxed);
         self.in_call.store(true, Relaxed);
+        if self.idle_since_ns.load(Relaxed) != 0 {
+            self.idle_ns.store(self.idle_ns(monotonic_ns()), Relaxed);
+            self.idle_since_ns.store(0, Relaxed);
+        }
+    }
+
+    /// There is no input: the component waits until its next call.
+    #[inline]
+    pub fn wait(&self) {
+        if self.idle_since_ns.load(Relaxed) == 0 {
+            self.idle_since_ns.store(monotonic_ns(), Relaxed);
+        }
+    }
+
+    /// How long the component has waited for inputs until now, the present wait included.
+    pub fn idle_ns(&self, now_ns: u64) -> u64 {
+        let wait_ns = match self.idle_since_ns.load(Relaxed) {
+            0 => 0,
+            since_ns => now_ns.saturating_sub(since_ns),
+        };
+        self.idle_ns.load(Relaxed) + wait_ns
     }
 
     /// The component has returned.

@@ -1,8 +1,9 @@
 //! The progress of a service, for observers on other threads.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millstream_journal::clock::monotonic_ns;
 use rustix::thread::gettid;
@@ -16,6 +17,8 @@ use crate::settings::{Report, Stop};
 
 /// The seconds from which a call is long.
 const LONG_S: u64 = 2;
+/// The time over which rates and shares are measured, in ns.
+const WINDOW_NS: u64 = 3_000_000_000;
 
 /// The progress of a service at one moment.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +30,10 @@ pub struct Reading {
     pub positions: Option<Vec<u64>>,
     /// The call that the component is in, if it has been in it for seconds.
     pub call: Option<LongCall>,
+    /// The share of the last seconds in which it did not wait for an input, from 0 to 1; none at the first look.
+    pub busy: Option<f64>,
+    /// The input that does not exist yet, for which it waits.
+    pub waits_for: Option<String>,
 }
 
 /// A call that the component has been in for seconds.
@@ -62,7 +69,14 @@ pub struct Meter {
     running: OnceLock<Running>,
     /// The call that was seen last, and when it was seen first.
     seen: Mutex<Option<((u32, u64), u64)>>,
+    /// The time that it has waited for inputs.
+    idle: Mutex<Window>,
+    waits_for: Mutex<Option<String>>,
 }
+
+/// The values of a counter over the last seconds, with their times.
+#[derive(Debug, Default)]
+pub(crate) struct Window(VecDeque<(u64, u64)>);
 
 /// What is known from the start of a runner on.
 struct Running {
@@ -70,6 +84,20 @@ struct Running {
     current: Arc<Current>,
     /// The number of its thread in the operating system.
     thread: u32,
+}
+
+impl Window {
+    /// Adds the value of now. Returns the time since the oldest value in ns, and by how much the counter has grown.
+    pub(crate) fn add(&mut self, now_ns: u64, value: u64) -> (u64, u64) {
+        let Window(kept) = self;
+        let is_old = |first: &(u64, u64)| now_ns - first.0 > WINDOW_NS;
+        while kept.len() > 1 && kept.front().is_some_and(is_old) {
+            kept.pop_front();
+        }
+        kept.push_back((now_ns, value));
+        let (since_ns, before) = kept.front().copied().unwrap_or_default();
+        (now_ns - since_ns, value.saturating_sub(before))
+    }
 }
 
 impl fmt::Debug for Meter {
@@ -90,7 +118,21 @@ impl Meter {
                 positions.map(|at| at.load(Relaxed)).collect()
             }),
             call: running.and_then(|running| self.long_call(running)),
+            busy: running.and_then(|running| self.busy(running)),
+            waits_for: lock(&self.waits_for).clone(),
         }
+    }
+
+    /// Notes the input that does not exist yet.
+    pub fn wait_for(&self, path: Option<String>) {
+        *lock(&self.waits_for) = path;
+    }
+
+    fn busy(&self, running: &Running) -> Option<f64> {
+        let now_ns = monotonic_ns();
+        let idle_ns = running.current.idle_ns(now_ns);
+        let (time_ns, idle_ns) = lock(&self.idle).add(now_ns, idle_ns);
+        (time_ns > 0).then(|| (1.0 - idle_ns as f64 / time_ns as f64).clamp(0.0, 1.0))
     }
 
     fn report(&self) -> Report {
@@ -103,7 +145,7 @@ impl Meter {
     }
 
     fn long_call(&self, running: &Running) -> Option<LongCall> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         let Some(call) = running.current.call() else {
             *seen = None;
             return None;
@@ -121,6 +163,10 @@ impl Meter {
             stack: None,
         })
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<C> Runner<C> {

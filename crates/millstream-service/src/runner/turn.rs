@@ -212,6 +212,7 @@ impl<C> Runner<C> {
     /// # Errors
     /// A journal cannot be read.
     pub fn wait_for_input(&mut self) -> Result<(), ServiceError> {
+        self.progress.current.wait();
         self.move_cursor()?;
         self.check_silence()?;
         self.spins = self.spins.wrapping_add(1);

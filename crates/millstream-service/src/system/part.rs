@@ -79,13 +79,13 @@ impl Closed {
             loop {
                 match Journal::open(path, options.clone()) {
                     Err(JournalError::NotFound { .. }) if !shared.stop.is_set() => {
-                        shared.wait_for(Some(path));
+                        shared.meter.wait_for(Some(path.clone()));
                         std::thread::park_timeout(LOOK);
                     }
                     opened => break inputs.push(opened?),
                 }
             }
-            shared.wait_for(None);
+            shared.meter.wait_for(None);
         }
         let service = match &order.out {
             Some(out) => Service::new(&Journal::open(out, order.output_options()?)?)?,

@@ -1,41 +1,31 @@
 //! The report of a service while it runs: a small file of JSON in the state directory.
+//!
+//! A thread of its own writes it: a component in Python may keep the lock of the interpreter in a call, and then no
+//! thread of Python runs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
 use serde::{Deserialize, Serialize};
 
+use crate::runner::Window;
 use crate::{LongCall, Meter, Reading, Report, Stop};
 
-/// The time over which a rate is measured, in ns.
-const RATE_NS: u64 = 3_000_000_000;
+/// The time between two looks at a service.
+const EVERY: Duration = Duration::from_millis(200);
 
 /// The state that the thread of a service and its supervisor share.
 #[derive(Default)]
 pub(super) struct Shared {
     pub stop: Stop,
-    pub meter: Meter,
-    waits_for: Mutex<Option<String>>,
-}
-
-impl Shared {
-    /// Notes the input that does not exist yet.
-    pub fn wait_for(&self, path: Option<&str>) {
-        let mut waits_for = self
-            .waits_for
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *waits_for = path.map(str::to_owned);
-    }
-
-    pub fn waits_for(&self) -> Option<String> {
-        let waits_for = self.waits_for.lock();
-        waits_for.unwrap_or_else(PoisonError::into_inner).clone()
-    }
+    pub meter: Arc<Meter>,
 }
 
 /// The contents of `SERVICE.json`: what the process of a service writes, and the page and `service status` read.
@@ -49,6 +39,9 @@ pub struct Status {
     pub skipped: u64,
     pub dead_letters: u64,
     pub calls_per_s: f64,
+    /// The share of the last seconds in which it did not wait for an input; none before the start.
+    #[serde(default)]
+    pub busy: Option<f64>,
     /// For each input the next record; none before the start.
     pub positions: BTreeMap<String, u64>,
     /// The call that the component has been in for seconds.
@@ -56,89 +49,128 @@ pub struct Status {
     pub call: Option<LongCall>,
 }
 
-/// Writes the file of one service.
+/// Returns the end of the stack of the thread of a long call, as soon as it is known; none of no call. It does not wait.
+#[doc(hidden)] // For the other crates of Millstream.
+pub type StackOfCall = Box<dyn FnMut(Option<u32>) -> Option<String> + Send>;
+
+/// The file of a service, which is written while it changes, until this ends.
 #[derive(Debug)]
 #[doc(hidden)] // For the other crates of Millstream.
 pub struct Reporter {
-    name: String,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// What the thread writes.
+struct Written {
     inputs: Vec<String>,
-    /// Times, and the number of calls until then.
-    calls: VecDeque<(u64, u64)>,
-    written: String,
-    /// The stack of the long call.
-    stack: Option<String>,
+    meter: Arc<Meter>,
+    stack_of: StackOfCall,
+    calls: Window,
+    text: String,
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        // A service that has failed already has another error.
+        let _ = self.end();
+    }
 }
 
 impl Reporter {
-    /// The reporter of the service `name`, which has these inputs.
-    #[must_use]
-    pub fn new(name: String, inputs: Vec<String>) -> Self {
-        Self {
-            name,
-            inputs,
-            calls: VecDeque::new(),
-            written: String::new(),
-            stack: None,
-        }
-    }
-
-    /// The name of the service.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Writes the file, if its contents have changed. `waits_for` is the input that does not exist yet; `stack_of` is
-    /// asked once for the stack of the thread of each long call.
+    /// Starts to write the file of the service `name`, which has these inputs, into `folder`.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn write(
-        &mut self,
-        folder: &str,
-        meter: &Meter,
-        waits_for: Option<String>,
-        stack_of: impl Fn(u32) -> Option<String>,
-    ) -> io::Result<()> {
-        let text = serde_json::to_string(&self.status(meter.read(), waits_for, stack_of))?;
-        if text != self.written {
-            let path = Path::new(folder).join(format!("{}.json", self.name));
-            let unfinished = path.with_extension("json.new");
-            fs::write(&unfinished, &text)?;
-            fs::rename(&unfinished, &path)?;
-            self.written = text;
+    /// The thread cannot be started.
+    pub fn start(
+        name: &str,
+        inputs: Vec<String>,
+        folder: &Path,
+        meter: Arc<Meter>,
+        stack_of: StackOfCall,
+    ) -> io::Result<Self> {
+        let path = folder.join(format!("{name}.json"));
+        let ends = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&ends);
+        let mut written = Written {
+            inputs,
+            meter,
+            stack_of,
+            calls: Window::default(),
+            text: String::new(),
+        };
+        let thread = Builder::new().name("report".to_owned()).spawn(move || {
+            loop {
+                let is_last = ended.load(Relaxed);
+                written.write(&path)?;
+                if is_last {
+                    return Ok(());
+                }
+                std::thread::park_timeout(EVERY);
+            }
+        })?;
+        Ok(Self {
+            ends,
+            thread: Some(thread),
+        })
+    }
+
+    /// Checks that the file is written.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn check(&mut self) -> io::Result<()> {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
+            return self.end();
         }
         Ok(())
     }
 
-    fn status(
-        &mut self,
-        reading: Reading,
-        waits_for: Option<String>,
-        stack_of: impl Fn(u32) -> Option<String>,
-    ) -> Status {
+    /// Writes the file for the last time.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.ends.store(true, Relaxed);
+        self.thread.take().map_or(Ok(()), |thread| {
+            thread.thread().unpark();
+            let joined = thread.join();
+            joined.unwrap_or_else(|_| Err(io::Error::other("the report of a service panicked")))
+        })
+    }
+}
+
+impl Written {
+    /// Writes the file, if its contents have changed.
+    fn write(&mut self, path: &Path) -> io::Result<()> {
+        let text = serde_json::to_string(&self.status())?;
+        if text != self.text {
+            let unfinished = path.with_extension("json.new");
+            fs::write(&unfinished, &text)?;
+            fs::rename(&unfinished, path)?;
+            self.text = text;
+        }
+        Ok(())
+    }
+
+    fn status(&mut self) -> Status {
         let Reading {
             report,
             positions,
             call,
-        } = reading;
+            busy,
+            waits_for,
+        } = self.meter.read();
         let Report {
             calls,
             ticks,
             skipped,
             dead_letters,
         } = report;
-        let call = match call {
-            Some(call) => {
-                let stack = self.stack.take().or_else(|| stack_of(call.thread));
-                self.stack.clone_from(&stack);
-                Some(LongCall { stack, ..call })
-            }
-            None => {
-                self.stack = None;
-                None
-            }
-        };
+        let stack = (self.stack_of)(call.as_ref().map(|call| call.thread));
+        let call = call.map(|call| LongCall { stack, ..call });
+        let (time_ns, grown) = self.calls.add(monotonic_ns(), calls + ticks);
+        let calls_per_s = grown as f64 / (time_ns as f64 / 1e9).max(1e-9);
         Status {
             pid: std::process::id(),
             state: match (waits_for, &positions, &call) {
@@ -151,7 +183,8 @@ impl Reporter {
             ticks,
             skipped,
             dead_letters,
-            calls_per_s: self.rate(calls + ticks),
+            calls_per_s: (calls_per_s * 10.0).round() / 10.0,
+            busy: busy.map(|busy| (busy * 100.0).round() / 100.0),
             positions: self
                 .inputs
                 .iter()
@@ -160,21 +193,5 @@ impl Reporter {
                 .collect(),
             call,
         }
-    }
-
-    /// The calls of a second, of which there are so many until now.
-    fn rate(&mut self, calls: u64) -> f64 {
-        let now = monotonic_ns();
-        let old = |calls: &VecDeque<(u64, u64)>| {
-            calls.len() > 1 && calls.front().is_some_and(|(at, _)| now - at > RATE_NS)
-        };
-        while old(&self.calls) {
-            self.calls.pop_front();
-        }
-        self.calls.push_back((now, calls));
-        let (since, before) = self.calls.front().copied().unwrap_or_default();
-        let seconds = (now - since) as f64 / 1e9;
-        let rate = (calls - before) as f64 / seconds.max(1e-9);
-        (rate * 10.0).round() / 10.0
     }
 }

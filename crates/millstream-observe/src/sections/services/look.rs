@@ -53,6 +53,8 @@ impl Look {
             report,
             positions,
             call,
+            busy,
+            ..
         } = (service.progress)();
         let now = crate::now();
         let before = self.at.replace(now);
@@ -66,6 +68,7 @@ impl Look {
             ticks: report.ticks,
             skipped: report.skipped,
             dead_letters: report.dead_letters,
+            busy,
             call_rate: Some(rate(report.calls, self.calls)),
             output: service.output.as_deref().map(last_part),
             ..ServiceSnapshot::default()

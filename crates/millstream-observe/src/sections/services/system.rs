@@ -5,21 +5,29 @@
 //! are replaced as a whole, so that a reader finds a complete file.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream_service::system::Status as Written;
 use millstream_service::{Reading, Report};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::service::{Progress, ServiceOf};
 use super::watched::{Looked, Watched};
 use crate::sections::service_figures::{CallTrace, PartSnapshot, ServiceState};
 
-/// `status.json`.
-#[derive(Deserialize)]
-struct Status {
+/// The file of the supervisor.
+const FILE: &str = "status.json";
+
+/// The contents of `status.json`: what the supervisor of a system writes.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct SystemStatus {
+    /// The supervisor.
+    pid: u32,
     /// The directory to which the paths of the journals are relative.
     folder: PathBuf,
     processes: BTreeMap<String, PartSnapshot>,
@@ -27,13 +35,27 @@ struct Status {
 }
 
 /// A service of the system.
-#[derive(Clone, Deserialize, PartialEq)]
+#[derive(Clone, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 struct Described {
     name: String,
     process: String,
     inputs: Vec<String>,
     out: Option<String>,
     dead_letters: Option<String>,
+}
+
+impl SystemStatus {
+    /// Writes the file into the state directory.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, state: &Path) -> io::Result<()> {
+        let path = state.join(FILE);
+        let unfinished = path.with_extension("json.new");
+        std::fs::write(&unfinished, serde_json::to_vec(self)?)?;
+        std::fs::rename(&unfinished, &path)
+    }
 }
 
 /// A system that is watched.
@@ -94,15 +116,15 @@ impl System {
     }
 
     /// Reads the file of the supervisor.
-    fn read(&self) -> Result<Status, String> {
-        let path = self.state.join("status.json");
+    fn read(&self) -> Result<SystemStatus, String> {
+        let path = self.state.join(FILE);
         let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = std::fs::read(&path).map_err(|error| named(&error))?;
         serde_json::from_slice(&text).map_err(|error| named(&error))
     }
 
     /// Takes the services of the file: those that are as before keep what is remembered of them.
-    fn update(&mut self, status: &Status) {
+    fn update(&mut self, status: &SystemStatus) {
         let mut before = std::mem::take(&mut self.services);
         for described in &status.services {
             let known = before.iter().position(|one| one.described == *described);
@@ -160,6 +182,8 @@ fn progress(file: PathBuf, inputs: Vec<String>, pid: Arc<AtomicU32>) -> Progress
             positions: positions.collect(),
             // That of a process that has ended is none.
             call: written.call.clone().filter(|_| pid != 0),
+            busy: written.busy.filter(|_| pid != 0),
+            waits_for: None,
         }
     })
 }

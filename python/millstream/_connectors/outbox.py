@@ -18,13 +18,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import timedelta
-    from typing import ParamSpec
+    from typing import ParamSpec, TypedDict
+
+    from typing_extensions import Unpack
 
     from .._values.durations import Seconds
 
     P = ParamSpec("P")
 
-__all__ = ["OutboxIdentity", "OutboxSink", "sink"]
+    class Delivery(TypedDict, total=False):
+        """The options of :func:`sink`."""
+
+        encode: Callable[[Any], object] | None
+        decode: Callable[[bytes], Any] | None
+        retry: Backoff | None
+        max_bytes: int | str
+        max_age: Seconds | str | None
+        batch: int
+        batch_bytes: int | str
+        batch_age: Seconds | None
+        wait_at_end: Seconds
+
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -136,44 +150,17 @@ class _Options:
 @overload
 def sink(
     write: Callable[P, Writes[T]],
-    *,
-    encode: Callable[[Any], object] | None = None,
-    decode: Callable[[bytes], Any] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    batch_bytes: int | str = "1MiB",
-    batch_age: Seconds | None = None,
-    wait_at_end: Seconds = 60.0,
+    **options: Unpack[Delivery],
 ) -> Callable[P, OutboxSink[T]]: ...
 @overload
 def sink(
     write: Callable[[list[T], int, int], Awaitable[object] | None],
-    *,
-    encode: Callable[[Any], object] | None = None,
-    decode: Callable[[bytes], Any] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    batch_bytes: int | str = "1MiB",
-    batch_age: Seconds | None = None,
-    wait_at_end: Seconds = 60.0,
+    **options: Unpack[Delivery],
 ) -> OutboxSink[T]: ...
 @overload
 def sink(
     write: None = None,
-    *,
-    encode: Callable[[Any], object] | None = None,
-    decode: Callable[[bytes], Any] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    batch_bytes: int | str = "1MiB",
-    batch_age: Seconds | None = None,
-    wait_at_end: Seconds = 60.0,
+    **options: Unpack[Delivery],
 ) -> _Decorator: ...
 def sink(
     write: Any = None,

@@ -39,18 +39,6 @@ UNTRUSTED = re.compile(
 TLS = ("ca", "certificate", "key")
 """The parts of a login for TLS."""
 
-__all__ = [
-    "TLS",
-    "Login",
-    "Server",
-    "chosen",
-    "context_of",
-    "destination",
-    "library",
-    "named",
-    "parts_of",
-]
-
 
 def library(module: str, package: str, extra: str) -> Any:
     """Imports a module of an optional client library.

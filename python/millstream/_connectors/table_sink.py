@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Item", "TableOptions", "column_names", "rival", "table_sink"]
 
 Item: TypeAlias = "Mapping[str, Any] | tuple[Any, ...] | list[Any]"
 

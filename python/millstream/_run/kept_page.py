@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .._millstream import Observer
     from .arguments import CommandOptions
 
-__all__ = ["KeptPage", "wait_for_signal"]
-
 
 class KeptPage:
     """The page of a flow between two starts.

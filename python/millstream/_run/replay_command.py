@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .._streams.flow import Flow
     from .replay import Place
 
-__all__ = ["check_replay", "moment", "recorded", "replay_file"]
 
 AGO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

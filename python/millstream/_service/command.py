@@ -19,8 +19,6 @@ from .._run.page_options import add_http, add_log, check_http
 from .failures import failed
 from .load import load
 
-__all__ = ["component_of", "parser", "service"]
-
 
 def service(arguments: Sequence[str]) -> int:
     """The verb ``service``."""

@@ -24,8 +24,6 @@ from .interfaces import described, is_interface
 from .load import load
 from .options import seconds, sync_seconds
 
-__all__ = ["IDEMPOTENCY_KEEP_S", "MAX_BODY", "Calls", "add_verb", "gateway_of", "interfaces_at", "is_keep"]
-
 #: The default for the largest body of a request, in bytes.
 MAX_BODY = 1 << 20
 #: How long the key of a call is kept: the default, the least and the most, in seconds.

@@ -17,8 +17,6 @@ from datetime import timedelta
 from .. import _millstream
 from .._errors.flow import ServiceError
 
-__all__ = ["Hooks", "Retention", "Sync", "checked_followers", "checked_timeout", "seconds", "sync_seconds"]
-
 #: ``"never"``, ``"always"``, a time like ``"10ms"``, a number of seconds or a timedelta.
 Sync = str | float | timedelta
 

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 TYPE_CHECKING = False
 
-__all__ = ["Verbs", "verbs_are_found"]
 
 C = TypeVar("C")
 

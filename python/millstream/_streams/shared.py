@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from .streams import KeyedStream, Stream
 
 
-__all__ = ["SharedVerbs"]
-
-
 class SharedVerbs(Base[Kind_co, T_co]):
     """Verbs of both kinds of streams. The items of a keyed stream are its values."""
 

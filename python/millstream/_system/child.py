@@ -25,8 +25,6 @@ from .._service.load import load
 from .._service.options import Hooks, Retention
 from .gateway import GatewayPart
 
-__all__ = ["main"]
-
 #: How often the files of the services are written, in seconds.
 EVERY_S = 0.2
 

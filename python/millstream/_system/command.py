@@ -23,8 +23,6 @@ from .file import Service, System, read
 from .gateway import NAME, Gateway
 from .system import SystemSupervisor, acquire_lock, next_of, send_request, service_status
 
-__all__ = ["add_verbs"]
-
 #: How long a new supervisor waits for the processes of one that was killed, in seconds, beyond their limit.
 LEFT_S = 5.0
 

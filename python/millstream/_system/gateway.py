@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .file import Process, Service
     from .table import Table
 
-__all__ = ["NAME", "Gateway", "GatewayPart", "gateway_table"]
 
 #: The name of the process of a gateway.
 NAME = "gateway"

@@ -24,8 +24,6 @@ from .._stores.journal import Journal
 from .file import System, read
 from .process import Running
 
-__all__ = ["SystemSupervisor", "acquire_lock", "send_request"]
-
 #: How often inputs that no service of the system writes are pruned, in seconds.
 PRUNE_S = 10.0
 

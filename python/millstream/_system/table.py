@@ -14,8 +14,6 @@ from .._errors.command import UsageError
 from .._errors.flow import ServiceError
 from .._service.options import seconds, sync_seconds
 
-__all__ = ["Source", "Table"]
-
 Place = tuple[str, ...]
 
 UNITS = {"": 1, "B": 1}

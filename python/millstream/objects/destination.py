@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .formats import Format
     from .partitions import Partitions
 
-__all__ = ["Destination", "WriteOptions", "opened"]
-
 
 @dataclass(frozen=True)
 class WriteOptions:

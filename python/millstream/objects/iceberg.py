@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .._connectors.outbox import OutboxIdentity
     from .._values.durations import Seconds
 
-__all__ = ["iceberg"]
 
 OUTBOX = "millstream.outbox"
 LAST = "millstream.last"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from .._connectors.outbox import OutboxIdentity
 
-__all__ = ["PartitionedDestination"]
 
 log = logging.getLogger("millstream.flow.sink")
 MARKERS = "_millstream"

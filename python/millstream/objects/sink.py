@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     FormatName = Literal["parquet", "json_lines", "lines"]
 
-__all__ = ["check_place", "format_of", "write"]
-
 
 def write(
     to: str | os.PathLike[str] | Any,

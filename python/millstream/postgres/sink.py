@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .destination import Destination
     from .progress import Unanswered
 
-__all__ = ["write"]
-
 
 def write(
     dsn: str,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .._values.durations import Seconds
     from .table import SqliteTable
 
-__all__ = ["write"]
-
 
 def write(
     path: str | PathLike[str],

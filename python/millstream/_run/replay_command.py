@@ -10,6 +10,7 @@ import sys
 from datetime import datetime, timedelta, timezone
 
 from .._connectors.io import Sink, StandardOutput
+from .._values.durations import of_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from .replay import Place
 
 
-AGO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
 def moment(text: str) -> Place:
     """A sequence number or a time."""
     import argparse
@@ -30,8 +27,8 @@ def moment(text: str) -> Place:
     if text.isdecimal():
         return int(text)
     now = datetime.now(timezone.utc)
-    if ago := AGO.fullmatch(text):
-        return now - timedelta(seconds=float(ago[1]) * SECONDS[ago[2]])
+    if (ago := of_text(text)) is not None:
+        return now - timedelta(seconds=ago)
     try:
         at = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
     except ValueError:

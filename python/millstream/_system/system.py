@@ -292,7 +292,7 @@ def described(system: System) -> dict[str, Any]:
 
 
 def service_status(system: System, name: str) -> dict[str, Any]:
-    """The last output of the process of a service."""
+    """The last output of the process of a service; ``status`` is that of the supervisor."""
     try:
         with open(os.path.join(system.state, f"{name}.json"), encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)

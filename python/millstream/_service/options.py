@@ -9,9 +9,11 @@ millstream.ServiceError: sync='sometimes': it is never, always, or a time above 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from .. import _millstream
 from .._errors.flow import ServiceError
@@ -41,6 +43,16 @@ class Hooks:
     cores: Sequence[int]
     #: Called with the inputs that the service waits for, each time that they change; with none after a wait.
     note_missing: Callable[[Sequence[str]], None]
+
+
+def arguments(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of these values that are arguments of a function by their names, all but its first one.
+
+    >>> arguments(lambda component, out, wait: None, {"component": "desk:Desk", "wait": "spin", "verb": 1})
+    {'wait': 'spin'}
+    """
+    _, *names = inspect.signature(function).parameters
+    return {name: given[name] for name in names if name in given}
 
 
 def seconds(text: str) -> float:

@@ -136,6 +136,7 @@ def test_a_port_is_an_address_in_python_too() -> None:
     flow.source("in", ms.testing.items([1])).sink("out", out)
     with flow.start(http=0) as running:
         assert str(running.address).startswith("127.0.0.1:")
+    out.clear()
     ms.run(flow, http=0)
     assert out == [1]
 

@@ -41,15 +41,8 @@ def check_replay(options: Any) -> None:
     """Raises for options that contradict each other."""
     from .._errors.command import UsageError
 
-    beside = [
-        name
-        for name, given in (
-            ("--from", options.begin is not None),
-            ("--to", options.end is not None),
-            ("--out", options.out is not None),
-        )
-        if given
-    ]
+    given = {"--from": options.begin, "--to": options.end, "--out": options.out}
+    beside = [name for name, value in given.items() if value is not None]
     if beside and not options.replay:
         raise UsageError(f"{beside[0]} needs --replay")
     if options.replay:

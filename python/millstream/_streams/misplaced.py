@@ -23,10 +23,7 @@ WAYS = {
     ("KeyedStream", "Stream"): "call values() or items() first",
     ("KeyedStream", "Windows"): "call window first",
     ("Windows", "KeyedStream"): "make a result of each window first, as count() does",
-    (
-        "Windows",
-        "Stream",
-    ): "make a result of each window first, as count() does, then call values()",
+    ("Windows", "Stream"): "make a result of each window first, as count() does, then call values()",
 }
 """How to get from a kind of stream to another; the nearest one first."""
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import signal
 import sys
 
-__all__ = ["main"]
-
 VERBS = {
     "run": ("_run.command", "run_file"),
     "redrive": ("_run.redrive_command", "redrive"),

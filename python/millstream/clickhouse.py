@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from ._connectors.servers import TLS, Login, Server, context_of, destination, named, parts_of
+from ._connectors.outbox import destination
+from ._connectors.servers import TLS, Login, Server, context_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
 from ._values.durations import nanos
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ._connectors.outbox import OutboxIdentity, OutboxSink
-    from ._connectors.servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxOptions, OutboxSink
     from ._values.durations import Seconds
 
 __all__ = ["write"]
@@ -84,7 +84,7 @@ def write(
         raise FlowUsageError("ms.clickhouse.write: user and password have printable ASCII characters only")
     made: OutboxOptions = {"batch": 10_000, "batch_bytes": "16MiB", **outbox}
     seconds = nanos("timeout", timeout, 1) / 1e9
-    make = destination(f"clickhouse {table}", _Table, made)
+    make = destination(f"clickhouse {table}", _Table, **made)
     return make(server, headers, context, table, encode, id_column, seconds)
 
 

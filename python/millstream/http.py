@@ -22,10 +22,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
-    from typing import Any, Literal
+    from typing import Any, Literal, TypedDict
+
+    from typing_extensions import Unpack
 
     from ._values.durations import Seconds
-    from ._values.types import Decoder, Frame, U
+    from ._values.types import Decoder, Frame, U, Written
+
+    class Listening(TypedDict, total=False):
+        """The options of :func:`listen` that do not change the type of its items."""
+
+        methods: Sequence[str]
+        health: str | None
+        token: str | None
+        signature: Signature | None
+        origins: Sequence[str]
+        max_body: int
+        max_pending: int
+        max_connections: int
+        timeout: float
+        requests: int | None
+        on_bound: Callable[[str], object] | None
+
 
 __all__ = ["OAuth", "Reply", "Request", "Signature", "feed", "listen", "post", "reply"]
 
@@ -48,17 +66,7 @@ def listen(
     item: Literal["body"] = "body",
     body: Literal["json"] = "json",
     decode: None = None,
-    methods: Sequence[str] = ("POST",),
-    health: str | None = None,
-    token: str | None = None,
-    signature: Signature | None = None,
-    origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
-    max_pending: int = MAX_PENDING,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
-    requests: int | None = None,
-    on_bound: Callable[[str], object] | None = None,
+    **options: Unpack[Listening],
 ) -> _millstream.ByteSource[Any]: ...
 @overload
 def listen(
@@ -68,17 +76,7 @@ def listen(
     item: Literal["body"] = "body",
     body: Literal["lines", "bytes"],
     decode: None = None,
-    methods: Sequence[str] = ("POST",),
-    health: str | None = None,
-    token: str | None = None,
-    signature: Signature | None = None,
-    origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
-    max_pending: int = MAX_PENDING,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
-    requests: int | None = None,
-    on_bound: Callable[[str], object] | None = None,
+    **options: Unpack[Listening],
 ) -> _millstream.ByteSource[bytes]: ...
 @overload
 def listen(
@@ -88,17 +86,7 @@ def listen(
     item: Literal["body"] = "body",
     body: Literal["text"],
     decode: None = None,
-    methods: Sequence[str] = ("POST",),
-    health: str | None = None,
-    token: str | None = None,
-    signature: Signature | None = None,
-    origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
-    max_pending: int = MAX_PENDING,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
-    requests: int | None = None,
-    on_bound: Callable[[str], object] | None = None,
+    **options: Unpack[Listening],
 ) -> _millstream.ByteSource[str]: ...
 @overload
 def listen(
@@ -108,17 +96,7 @@ def listen(
     item: Literal["body"] = "body",
     body: Literal["form"],
     decode: None = None,
-    methods: Sequence[str] = ("POST",),
-    health: str | None = None,
-    token: str | None = None,
-    signature: Signature | None = None,
-    origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
-    max_pending: int = MAX_PENDING,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
-    requests: int | None = None,
-    on_bound: Callable[[str], object] | None = None,
+    **options: Unpack[Listening],
 ) -> _millstream.ByteSource[dict[str, list[str]]]: ...
 @overload
 def listen(
@@ -128,17 +106,7 @@ def listen(
     item: Literal["body"] = "body",
     body: Literal["json", "lines", "bytes", "text", "form"] = "json",
     decode: Decoder[U],
-    methods: Sequence[str] = ("POST",),
-    health: str | None = None,
-    token: str | None = None,
-    signature: Signature | None = None,
-    origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
-    max_pending: int = MAX_PENDING,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
-    requests: int | None = None,
-    on_bound: Callable[[str], object] | None = None,
+    **options: Unpack[Listening],
 ) -> _millstream.ByteSource[U]: ...
 @overload
 def listen(
@@ -148,18 +116,8 @@ def listen(
     item: Literal["request"],
     body: Literal["json", "bytes", "text", "form"] = "json",
     decode: None = None,
-    methods: Sequence[str] = ("POST",),
-    health: str | None = None,
-    token: str | None = None,
-    signature: Signature | None = None,
     reply: Seconds | None = None,
-    origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
-    max_pending: int = MAX_PENDING,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
-    requests: int | None = None,
-    on_bound: Callable[[str], object] | None = None,
+    **options: Unpack[Listening],
 ) -> _millstream.ByteSource[Request]: ...
 @overload
 def listen(
@@ -169,18 +127,8 @@ def listen(
     item: Literal["request"],
     body: Literal["json", "bytes", "text", "form"] = "json",
     decode: Callable[[Request], U],
-    methods: Sequence[str] = ("POST",),
-    health: str | None = None,
-    token: str | None = None,
-    signature: Signature | None = None,
     reply: Seconds | None = None,
-    origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
-    max_pending: int = MAX_PENDING,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
-    requests: int | None = None,
-    on_bound: Callable[[str], object] | None = None,
+    **options: Unpack[Listening],
 ) -> _millstream.ByteSource[U]: ...
 def listen(
     address: str,
@@ -334,12 +282,11 @@ def reply(source: _millstream.ByteSource[Any]) -> _millstream.ByteSink[Reply]:
     return _millstream.http_replies(source, encode_reply)
 
 
-@overload
 def post(
     url: str | Callable[[Any], str],
     *,
     body: Literal["array", "lines", "each"] = "array",
-    encode: None = None,
+    encode: Callable[[Written], Frame] | None = None,
     method: str | Callable[[Any], str] = "POST",
     key: Callable[[Any], str | bytes | int] | None = None,
     parallel: int = 1,
@@ -353,46 +300,7 @@ def post(
     max_age: Seconds | str | None = None,
     batch: int = 1000,
     wait_at_end: Seconds = 60.0,
-) -> _millstream.ByteSink[object]: ...
-@overload
-def post(
-    url: str | Callable[[Any], str],
-    *,
-    body: Literal["array", "lines", "each"] = "array",
-    encode: Callable[[U], Frame],
-    method: str | Callable[[Any], str] = "POST",
-    key: Callable[[Any], str | bytes | int] | None = None,
-    parallel: int = 1,
-    token: str | None = None,
-    oauth: OAuth | None = None,
-    headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
-    timeout: Seconds = 30.0,
-    ca: str | PathLike[str] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    wait_at_end: Seconds = 60.0,
-) -> _millstream.ByteSink[U]: ...
-def post(
-    url: str | Callable[[Any], str],
-    *,
-    body: Literal["array", "lines", "each"] = "array",
-    encode: Callable[[Any], Any] | None = None,
-    method: str | Callable[[Any], str] = "POST",
-    key: Callable[[Any], str | bytes | int] | None = None,
-    parallel: int = 1,
-    token: str | None = None,
-    oauth: OAuth | None = None,
-    headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
-    timeout: Seconds = 30.0,
-    ca: str | PathLike[str] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    wait_at_end: Seconds = 60.0,
-) -> _millstream.ByteSink[Any]:
+) -> _millstream.ByteSink[Written]:
     """Posts items to a URL, in batches, through an outbox.
 
     A status of 2xx acknowledges a request. After 408, 425, 429, 5xx and errors of the connection the request
@@ -497,44 +405,18 @@ def _check_parts(body: str, made: Mapping[str, object], parallel: object) -> Non
         raise FlowUsageError(f'{found[0]} needs body="each", a request for each item, not "{body}"')
 
 
-@overload
 def feed(
     address: str,
     path: str = "/",
     *,
-    encode: None = None,
+    encode: Callable[[Written], Frame] | None = None,
     token: str | None = None,
     origins: Sequence[str] = (),
     max_client: int | str = MAX_CLIENT,
     max_connections: int = MAX_CONNECTIONS,
     timeout: Seconds = 30.0,
     on_bound: Callable[[str], object] | None = None,
-) -> _millstream.ByteSink[object]: ...
-@overload
-def feed(
-    address: str,
-    path: str = "/",
-    *,
-    encode: Callable[[U], Frame],
-    token: str | None = None,
-    origins: Sequence[str] = (),
-    max_client: int | str = MAX_CLIENT,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: Seconds = 30.0,
-    on_bound: Callable[[str], object] | None = None,
-) -> _millstream.ByteSink[U]: ...
-def feed(
-    address: str,
-    path: str = "/",
-    *,
-    encode: Callable[[Any], Any] | None = None,
-    token: str | None = None,
-    origins: Sequence[str] = (),
-    max_client: int | str = MAX_CLIENT,
-    max_connections: int = MAX_CONNECTIONS,
-    timeout: Seconds = 30.0,
-    on_bound: Callable[[str], object] | None = None,
-) -> _millstream.ByteSink[Any]:
+) -> _millstream.ByteSink[Written]:
     """Sends items to browsers, over WebSockets and as server-sent events.
 
     A client gets the items from its connection on: as text messages if it asks for a WebSocket, as

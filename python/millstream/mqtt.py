@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._connectors.adapter.deliveries import Delivered, delivered_by
-from ._connectors.servers import TLS, Login, Server, context_of, destination, library, named, parts_of
+from ._connectors.outbox import destination
+from ._connectors.servers import TLS, Login, Server, context_of, library, message_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._connectors.adapter import SourceFunction
-    from ._connectors.outbox import OutboxIdentity, OutboxSink
-    from ._connectors.servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxOptions, OutboxSink
     from ._values.backoff import Backoff
 
 __all__ = ["Message", "read", "write"]
@@ -137,7 +137,7 @@ def write(
     named("mqtt.write", topic="by item" if callable(topic) else topic)
     link = _Link(url, login, "ms.mqtt.write")
     to = "by item" if callable(topic) else topic
-    return destination(f"mqtt {to}", _Publisher, outbox)(link, topic, encode)
+    return destination(f"mqtt {to}", _Publisher, **outbox)(link, topic, encode)
 
 
 class _Link:
@@ -322,14 +322,7 @@ class _Publisher:
             self.changed.notify()
 
     def message(self, item: Any) -> tuple[str, Message, Any]:
-        made = item if self.encode is None else self.encode(item)
-        made = (
-            made if isinstance(made, Message) else Message(made.encode() if isinstance(made, str) else made)
-        )
-        if not isinstance(made.payload, (bytes, bytearray, memoryview)):
-            raise TypeError(
-                f"a message is a ms.mqtt.Message, bytes or text, not {type(made.payload).__name__}"
-            )
+        made = message_of(item, self.encode, Message, "payload")
         to = self.topic(item) if callable(self.topic) else made.topic or self.topic
         properties = _properties("PUBLISH")
         if made.content_type is not None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ._connectors.adapter.deliveries import REMEMBERED, Delivered, delivered_by
-from ._connectors.servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
+from ._connectors.outbox import destination
+from ._connectors.servers import TLS, Login, Server, chosen, context_of, library, message_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowError, FlowUsageError
 from ._values.durations import nanos
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._connectors.adapter import SourceFunction
-    from ._connectors.outbox import OutboxIdentity, OutboxSink
-    from ._connectors.servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxOptions, OutboxSink
     from ._values.backoff import Backoff
     from ._values.durations import Seconds
 
@@ -153,7 +153,7 @@ def write(
     named("nats.write", subject="by item" if callable(subject) else subject)
     link = _Link(url, login, "ms.nats.write")
     to = "by item" if callable(subject) else subject
-    return destination(f"nats {to}", _Publisher, outbox)(link, subject, encode)
+    return destination(f"nats {to}", _Publisher, **outbox)(link, subject, encode)
 
 
 class _Link:
@@ -318,12 +318,7 @@ class _Publisher:
         self.changed.set()
 
     def message(self, item: Any) -> tuple[str, bytes, dict[str, str]]:
-        made = item if self.encode is None else self.encode(item)
-        made = (
-            made if isinstance(made, Message) else Message(made.encode() if isinstance(made, str) else made)
-        )
-        if not isinstance(made.data, (bytes, bytearray, memoryview)):
-            raise TypeError(f"a message is a ms.nats.Message, bytes or text, not {type(made.data).__name__}")
+        made = message_of(item, self.encode, Message, "data")
         to = self.subject(item) if callable(self.subject) else made.subject or self.subject
         kept = {name: value for name, value in made.headers.items() if not name.lower().startswith("nats-")}
         return to, bytes(made.data), kept

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._connectors.adapter.deliveries import Delivered, delivered_by
-from ._connectors.servers import TLS, Login, Server, context_of, destination, library, named, parts_of
+from ._connectors.outbox import destination
+from ._connectors.servers import TLS, Login, Server, context_of, library, message_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._connectors.adapter import SourceFunction
-    from ._connectors.outbox import OutboxIdentity, OutboxSink
-    from ._connectors.servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxOptions, OutboxSink
     from ._values.backoff import Backoff
 
 __all__ = ["Message", "read", "write"]
@@ -152,7 +152,7 @@ def write(
     link = _Link(url, login, "ms.rabbitmq.write")
     to = exchange or routing_key
     name = f"rabbitmq {'by item' if callable(to) else to}"
-    return destination(name, _Publisher, outbox)(link, exchange, routing_key, encode)
+    return destination(name, _Publisher, **outbox)(link, exchange, routing_key, encode)
 
 
 class _Link:
@@ -287,14 +287,7 @@ class _Publisher:
     def message(self, item: Any) -> tuple[str, Any]:
         from aio_pika import DeliveryMode, Message as Outgoing
 
-        made = item if self.encode is None else self.encode(item)
-        made = (
-            made if isinstance(made, Message) else Message(made.encode() if isinstance(made, str) else made)
-        )
-        if not isinstance(made.body, (bytes, bytearray, memoryview)):
-            raise TypeError(
-                f"a message is a ms.rabbitmq.Message, bytes or text, not {type(made.body).__name__}"
-            )
+        made = message_of(item, self.encode, Message, "body")
         to = self.routing_key(item) if callable(self.routing_key) else made.routing_key or self.routing_key
         if len(to.encode()) > 255:
             raise ValueError("a routing key has at most 255 bytes")

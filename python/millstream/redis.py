@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ._connectors.adapter.deliveries import REMEMBERED, Delivered, delivered_by
-from ._connectors.servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
+from ._connectors.outbox import destination
+from ._connectors.servers import TLS, Login, Server, chosen, context_of, library, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._connectors.adapter import SourceFunction
-    from ._connectors.outbox import OutboxIdentity, OutboxSink
-    from ._connectors.servers import OutboxOptions
+    from ._connectors.outbox import OutboxIdentity, OutboxOptions, OutboxSink
     from ._values.backoff import Backoff
 
 __all__ = ["Entry", "read", "write"]
@@ -152,7 +152,7 @@ def write(
     """
     named("redis.write", stream=stream)
     link = _Link(url, login, "ms.redis.write")
-    return destination(f"redis {stream}", _Adder, outbox)(link, stream, encode, max_entries)
+    return destination(f"redis {stream}", _Adder, **outbox)(link, stream, encode, max_entries)
 
 
 class _Link:

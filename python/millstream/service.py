@@ -407,11 +407,10 @@ def serve(
         outputs = native if out is not None else _millstream.Recorder.closed()
         instance = made(component, outputs, native.clock)
         snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
-        return run_native(
-            native,
-            bound(instance),
-            paths,
+        counts = native.run(
+            inputs_of(paths, bound(instance)),
             timers(instance),
+            stopper,
             wait=wait,
             on_error=on_error,
             dead_letters=None if dead_letters is None else os.fspath(dead_letters),
@@ -423,11 +422,12 @@ def serve(
             queries=queries(instance),
             drain=drain,
             until=until,
-            stopper=stopper,
             skip_pruned=skip_pruned,
             followers=followers,
-            hooks=hooks,
+            meter=hooks.meter if hooks else None,
+            cores=hooks.cores if hooks else (),
         )
+    return Report(*counts)
 
 
 def replay(
@@ -534,7 +534,8 @@ def recorded(
         (name, when, partial(call, method), old) for name, when, method, old in timers(instance)
     ]
     try:
-        run_native(native, calls, paths, ticking, on_error=on_error, drain=True, until=None)
+        stopper = _millstream.Stopper()
+        native.run(inputs_of(paths, calls), ticking, stopper, on_error=on_error, drain=True)
     except Enough:
         pass
     return recorder
@@ -557,50 +558,10 @@ def has_order(component: type, inputs: Sequence[Path], out: Path | None) -> bool
     return _millstream.Service.replaying(output_of(out)).is_recorded
 
 
-def run_native(
-    native: _millstream.Service,
-    calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]],
-    paths: Sequence[Path],
-    timers: list[RecordedTimer],
-    *,
-    wait: str = "block",
-    on_error: str = "fail",
-    dead_letters: str | None = None,
-    on_difference: str = "fail",
-    accept_differences: int = 0,
-    rebuild: bool = True,
-    snapshots: tuple[int, int, Callable[[], bytes], Callable[[bytes, int], str | None]] | None = None,
-    own: Sequence[tuple[_millstream.Interface, Sequence[Callable[..., object]]]] = (),
-    queries: Sequence[tuple[str, Callable[[str], tuple[str, str]]]] = (),
-    drain: bool,
-    until: int | None,
-    stopper: _millstream.Stopper | None = None,
-    skip_pruned: bool = False,
-    followers: int = 0,
-    hooks: Hooks | None = None,
-) -> Report:
-    inputs = [(os.fspath(path), interface, methods) for path in paths for interface, methods in calls]
-    counts = native.run(
-        inputs=inputs,
-        timers=timers,
-        wait=wait,
-        on_error=on_error,
-        dead_letters=dead_letters,
-        on_difference=on_difference,
-        accept_differences=accept_differences,
-        rebuild=rebuild,
-        snapshots=snapshots,
-        own=own,
-        queries=queries,
-        drain=drain,
-        until=until,
-        stopper=stopper or _millstream.Stopper(),
-        skip_pruned=skip_pruned,
-        followers=followers,
-        meter=hooks.meter if hooks else None,
-        cores=hooks.cores if hooks else (),
-    )
-    return Report(*counts)
+def inputs_of(
+    paths: Sequence[Path], calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]]
+) -> list[tuple[str, _millstream.Interface, list[Callable[..., object]]]]:
+    return [(os.fspath(path), interface, methods) for path in paths for interface, methods in calls]
 
 
 def check_past(rebuild: str, snapshot_every: int, on_difference: str, accepted: int) -> None:

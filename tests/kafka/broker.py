@@ -230,8 +230,7 @@ class Broker:
     def _storage_tool_formats(self) -> None:
         user = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
         options = [
-            "--cluster-id",
-            new_identity(),
+            f"--cluster-id={new_identity()}",
             "--config",
             str(self.properties),
             "--add-scram",

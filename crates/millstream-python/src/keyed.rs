@@ -212,6 +212,18 @@ pub(crate) struct Traits {
     pub(crate) life: Option<i64>,
 }
 
+impl Traits {
+    /// Those of a step of a stream with keys.
+    pub(crate) fn keyed(waits: bool, timed: bool, life: Option<i64>) -> Self {
+        Traits {
+            waits,
+            timed,
+            keyed: true,
+            life,
+        }
+    }
+}
+
 impl<L> PyKeyed<L>
 where
     L: KeyLogic<PyKey, Out = Py<PyAny>, Error = PyErr>,
@@ -351,58 +363,33 @@ where
         Ok(())
     }
 
-    fn advance(&mut self, py: Python<'_>, at: i64, cx: &mut Context) -> Result<(), Failure> {
+    /// Makes a call of the keys until it has no failure any more, and handles those.
+    fn repeat(
+        &mut self,
+        py: Python<'_>,
+        cx: &mut Context,
+        mut call: impl FnMut(&mut Keyed<PyKey, L>, i64, &mut Out<'_, '_>) -> Result<(), (PyKey, PyErr)>,
+    ) -> Result<(), Failure> {
         loop {
             let mut out = Out {
                 py,
                 results: &mut self.results,
                 late: &mut self.late,
             };
-            match self.keyed.advance(at, cx.now(), &mut out) {
-                Ok(()) => break,
+            match call(&mut self.keyed, cx.now(), &mut out) {
+                Ok(()) => return self.handle_refused(py, cx),
                 Err((key, error)) => {
                     self.policy
                         .handle(Some(key.bind(py)), None, error, cx, py)?;
                 }
             }
         }
-        self.handle_refused(py, cx)?;
+    }
+
+    fn advance(&mut self, py: Python<'_>, at: i64, cx: &mut Context) -> Result<(), Failure> {
+        self.repeat(py, cx, |keyed, now, out| keyed.advance(at, now, out))?;
         self.ask_again(cx);
         Ok(())
-    }
-
-    fn emit_due(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
-        loop {
-            let mut out = Out {
-                py,
-                results: &mut self.results,
-                late: &mut self.late,
-            };
-            match self.keyed.drain(cx.now(), &mut out) {
-                Ok(()) => return self.handle_refused(py, cx),
-                Err((key, error)) => {
-                    self.policy
-                        .handle(Some(key.bind(py)), None, error, cx, py)?;
-                }
-            }
-        }
-    }
-
-    fn finish(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
-        loop {
-            let mut out = Out {
-                py,
-                results: &mut self.results,
-                late: &mut self.late,
-            };
-            match self.keyed.end(cx.now(), &mut out) {
-                Ok(()) => return self.handle_refused(py, cx),
-                Err((key, error)) => {
-                    self.policy
-                        .handle(Some(key.bind(py)), None, error, cx, py)?;
-                }
-            }
-        }
     }
 
     fn ask_again(&self, cx: &mut Context) {
@@ -471,13 +458,13 @@ where
     }
     fn drain(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
-            self.emit_due(py, cx)?;
+            self.repeat(py, cx, |keyed, now, out| keyed.drain(now, out))?;
             self.emit(py, output, cx)
         })
     }
     fn end(&mut self, output: &mut (PyBatch, PyBatch), cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
-            self.finish(py, cx)?;
+            self.repeat(py, cx, |keyed, now, out| keyed.end(now, out))?;
             self.emit(py, output, cx)
         })
     }

@@ -72,7 +72,7 @@ impl Pipe {
         let handling = on_error.clone();
         let assign = move |making: &Making<'_>| make(&on_error, making);
         let pipe = handling.of(self.pipe.assigned(name, source, assign));
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     /// Adds a step that calls the logic of each key with its values in their turns.
@@ -119,12 +119,7 @@ impl Pipe {
     where
         G: Aggregate<In = Py<PyAny>, Out = Py<PyAny>, Error = PyErr>,
     {
-        let traits = Traits {
-            waits: false,
-            timed,
-            keyed: true,
-            life: None,
-        };
+        let traits = Traits::keyed(false, timed, None);
         let logic = move |making: &Making<'_>,
                           datetimes: &Rc<Cell<bool>>|
               -> Result<WindowLogic<G>, FlowError> {
@@ -155,12 +150,19 @@ impl Pipe {
             }),
         }
     }
+}
 
-    fn checked(self, py: Python<'_>) -> PyResult<Self> {
-        let checked = self.pipe.flow().check();
-        checked.map_err(|error| to_python(py, error))?;
-        Ok(self)
-    }
+/// A stream of a flow that has no mistake so far.
+fn checked(py: Python<'_>, pipe: Engine<PyBatch>) -> PyResult<Pipe> {
+    let checked = pipe.flow().check();
+    checked.map_err(|error| to_python(py, error))?;
+    Ok(Pipe { pipe })
+}
+
+/// The results of a step and its late values.
+fn both(py: Python<'_>, step: &Engine<(PyBatch, PyBatch)>) -> PyResult<(Pipe, Pipe)> {
+    let (results, late) = step.halves();
+    Ok((checked(py, results)?, Pipe { pipe: late }))
 }
 
 /// Lateness, how long a partition may be silent, and how far a time may be ahead of the clock; nanoseconds.
@@ -212,7 +214,7 @@ impl Pipe {
             Ok::<_, FlowError>(kernel.saying(Arc::clone(&said)))
         });
         let pipe = handling.of(if in_order { pipe.in_order() } else { pipe });
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     /// Divides the stream in two.
@@ -240,7 +242,7 @@ impl Pipe {
                 )
             });
         let pipe = handling.of(yes);
-        let yes = Pipe { pipe }.checked(py)?;
+        let yes = checked(py, pipe)?;
         Ok((yes, Pipe { pipe: no }))
     }
 
@@ -293,7 +295,7 @@ impl Pipe {
         let pipe = self
             .pipe
             .assigned(name, TimeSource::Processing, |_| Ok(ByClock));
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     /// State of the user for each key: objects that `make` returns, or states that it returns for `function`, which
@@ -317,12 +319,7 @@ impl Pipe {
         let on_error = OnErrorOption::read(on_error)?;
         let handling = on_error.clone();
         let (timed, ordered) = times;
-        let traits = Traits {
-            waits: true,
-            timed,
-            keyed: true,
-            life: ttl.filter(|_| timed),
-        };
+        let traits = Traits::keyed(true, timed, ttl.filter(|_| timed));
         let logic = move |making: &Making<'_>| {
             let function = function.as_ref().map(|function| (function, returns));
             PyLogic::make(&make, function, timed, ttl, making)
@@ -333,8 +330,7 @@ impl Pipe {
             (true, true) => Turns::ByTime(|_| 0),
         };
         let step = self.by_logic(("stateful", name), logic, turns, traits, on_error);
-        let (results, late) = handling.of(step).halves();
-        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
+        both(py, &handling.of(step))
     }
 
     /// Joins merged streams whose values are pairs of the number of the stream and the value: objects that `make`
@@ -348,12 +344,7 @@ impl Pipe {
         timed: bool,
         ttl: Option<i64>,
     ) -> PyResult<(Pipe, Pipe)> {
-        let traits = Traits {
-            waits: !timed,
-            timed,
-            keyed: true,
-            life: None,
-        };
+        let traits = Traits::keyed(!timed, timed, None);
         let number: fn(&Py<PyAny>) -> i64 = |pair| {
             let number = locked(|py| pair.bind(py).get_item(0)?.extract::<i64>());
             number.unwrap_or_default()
@@ -366,8 +357,7 @@ impl Pipe {
         };
         let fails = OnErrorOption::Fail;
         let step = self.by_logic(("join_all", name), logic, turns, traits, fails);
-        let (results, late) = step.halves();
-        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
+        both(py, &step)
     }
 
     /// Calls `show` with the epoch, the worker, the keys and the values of each batch.
@@ -377,13 +367,13 @@ impl Pipe {
             let show = Arc::clone(&show);
             Ok(Debug { show, ended: 0 })
         });
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     /// All values of each key in a batch as one list.
     fn batches(&self, py: Python<'_>, name: &str) -> PyResult<Pipe> {
         let pipe = self.pipe.step("batches", name, |_| Ok(Gather));
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     /// State of the user for each key: objects that `make` returns and whose `on_batch` is called.
@@ -398,20 +388,12 @@ impl Pipe {
         let py = on_error.py();
         let on_error = OnErrorOption::read(on_error)?;
         let handling = on_error.clone();
-        let traits = Traits {
-            waits: true,
-            timed,
-            keyed: true,
-            life: ttl.filter(|_| timed),
-        };
+        let traits = Traits::keyed(true, timed, ttl.filter(|_| timed));
         let step = self.pipe.step("stateful_batch", name, move |making| {
             let logic = PyLogic::make(&make, None, timed, ttl, making)?;
             PyKeyed::make(logic.by_batch(), traits, &on_error, making)
         });
-        Pipe {
-            pipe: handling.of(step.in_order()).halves().0,
-        }
-        .checked(py)
+        checked(py, handling.of(step.in_order()).halves().0)
     }
 
     /// Values of a key that pass: at most so many, in each period or until the key is forgotten `ttl` nanoseconds after
@@ -427,12 +409,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let ((most, every), fails) = (per_period, OnErrorOption::Fail);
         let limit = Limit { most, every };
-        let traits = Traits {
-            waits: true,
-            timed,
-            keyed: true,
-            life: ttl.filter(|_| timed),
-        };
+        let traits = Traits::keyed(true, timed, ttl.filter(|_| timed));
         let logic = move || Limiting::<Py<PyAny>, _, PyErr>::new(limit, ttl, timed);
         let kind = static_name(kind);
         let step = if timed {
@@ -444,10 +421,7 @@ impl Pipe {
                 PyKeyed::make(logic(), traits, &fails, making)
             })
         };
-        Pipe {
-            pipe: step.in_order().halves().0,
-        }
-        .checked(py)
+        checked(py, step.in_order().halves().0)
     }
 
     /// Windows of the values of each key, described as `window` reads it, and their results. Returns the results and
@@ -481,8 +455,7 @@ impl Pipe {
         } else {
             self.windows(name, (window, windower), make, traits, on_error)
         };
-        let (results, late) = handling.of(step).halves();
-        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
+        both(py, &handling.of(step))
     }
 
     /// A step that is an object from `make` and is called by processing time.
@@ -500,7 +473,7 @@ impl Pipe {
             AsyncCalls::make(&make, &on_error, making)
         });
         let pipe = handling.of(pipe);
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     /// Lists of at most `most` values, of each key where there are keys; after `wait` nanoseconds of
@@ -526,16 +499,13 @@ impl Pipe {
             let logic = Collecting::new(most, wait, make);
             PyKeyed::make(logic, traits, &OnErrorOption::Fail, making)
         });
-        Pipe {
-            pipe: step.in_order().halves().0,
-        }
-        .checked(py)
+        checked(py, step.in_order().halves().0)
     }
 
     /// Marks this stream as the right one of a join.
     fn to_the_right(&self, py: Python<'_>) -> PyResult<Pipe> {
         let pipe = self.pipe.step("right", "", |_| Ok(ToTheRight));
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     /// Joins the two merged streams, of which one is marked as the right one.
@@ -550,12 +520,7 @@ impl Pipe {
         let py = on_error.py();
         let on_error = OnErrorOption::read(on_error)?;
         let join = join(described)?;
-        let traits = Traits {
-            waits: false,
-            timed,
-            keyed: true,
-            life: None,
-        };
+        let traits = Traits::keyed(false, timed, None);
         let logic = move || JoinLogic::new(join, timed, Tuples);
         let keys = OfRun::default();
         let step = match join.by_key() {
@@ -574,8 +539,7 @@ impl Pipe {
         } else {
             step.in_order()
         };
-        let (results, late) = step.halves();
-        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
+        both(py, &step)
     }
 
     /// Merges streams; with `by_key`, each item on the worker of its key.
@@ -598,14 +562,11 @@ impl Pipe {
         } else {
             Engine::gather(static_name(kind), name, &streams, None)
         };
-        Pipe { pipe }.checked(py)
+        checked(py, pipe)
     }
 
     fn redistribute(&self, py: Python<'_>) -> PyResult<Pipe> {
-        Pipe {
-            pipe: self.pipe.redistribute(),
-        }
-        .checked(py)
+        checked(py, self.pipe.redistribute())
     }
 
     fn sink(
@@ -643,7 +604,7 @@ impl Pipe {
             (None, true) => pipe.sink_gathered(name, named),
             (None, false) => pipe.sink(name, named),
         }
-        self.clone().checked(py).map(drop)
+        checked(py, self.pipe.clone()).map(drop)
     }
 }
 

@@ -87,8 +87,8 @@ impl AnySink {
     /// The identity of this sink: several steps may write to it.
     fn identity(&self) -> usize {
         match self {
-            AnySink::Bytes(sink) => sink.identity(),
-            AnySink::Keyed(sink) => sink.identity(),
+            AnySink::Bytes(sink) => sink.encoded.identity(),
+            AnySink::Keyed(sink) => sink.encoded.identity(),
             AnySink::List(list) => Arc::as_ptr(list) as usize,
             AnySink::Object(object) => object.as_ptr() as usize,
         }
@@ -97,8 +97,8 @@ impl AnySink {
     /// The kind and the destination, for people.
     pub(crate) fn describe(&self) -> String {
         match self {
-            AnySink::Bytes(sink) => sink.describe(),
-            AnySink::Keyed(sink) => sink.engine().describe(),
+            AnySink::Bytes(sink) => sink.encoded.sink.describe(),
+            AnySink::Keyed(sink) => sink.encoded.sink.describe(),
             AnySink::List(_) => "collected in a list".to_owned(),
             AnySink::Object(object) => locked(|py| crate::show::type_name(object.bind(py))),
         }
@@ -112,8 +112,8 @@ impl AnySink {
         control: &Arc<Control>,
     ) -> Result<OpenWriter, Cause> {
         match self {
-            AnySink::Bytes(sink) => sink.open(name, worker, control),
-            AnySink::Keyed(sink) => sink.open(name, worker, control),
+            AnySink::Bytes(sink) => sink.encoded.open(name, worker, control),
+            AnySink::Keyed(sink) => sink.encoded.open(name, worker, control),
             AnySink::List(list) => Ok(list.open(control)),
             AnySink::Object(object) => object::open(object, name, worker),
         }
@@ -142,11 +142,11 @@ macro_rules! of_engine {
     ($sink:expr, |$engine:ident| $call:expr, else $other:expr) => {
         match &$sink {
             AnySink::Bytes(sink) => {
-                let $engine = sink.engine();
+                let $engine = sink.encoded.engine();
                 $call
             }
             AnySink::Keyed(sink) => {
-                let $engine = sink.engine();
+                let $engine = sink.encoded.engine();
                 $call
             }
             AnySink::List(_) | AnySink::Object(_) => $other,

@@ -54,7 +54,7 @@ pub(crate) fn add(
         return add_durable(flow, source, keep, reading);
     }
     if let Ok(bytes) = source.cast::<ByteSource>() {
-        return bytes.get().add(flow, None, reading);
+        return Ok(bytes.get().add(flow, None, reading));
     }
     if let Ok(rows) = source.cast::<CsvSource>() {
         return Ok(rows.get().add(flow, reading));
@@ -80,7 +80,7 @@ fn add_durable(
     let name = reading.name;
     let batch_size = reading.batch_size;
     if let Ok(bytes) = source.cast::<ByteSource>() {
-        return bytes.get().add(flow, Some(keep), reading);
+        return Ok(bytes.get().add(flow, Some(keep), reading));
     }
     // The interpreter is not held while a batch is written to disk.
     if let Ok(script) = source.cast::<Script>() {

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from .outbox import OutboxIdentity
 
-__all__ = ["Connection"]
 
 logger = logging.getLogger("millstream")
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     Keep: TypeAlias = "int | str | timedelta | None"
 
-__all__ = ["durable"]
 
 BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 BYTES |= {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

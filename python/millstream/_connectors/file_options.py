@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Path = str | os.PathLike[str]
 
-__all__ = ["MAX_FRAME", "paths_of", "poll", "positive", "types_of"]
 
 MAX_FRAME = 1 << 20
 """The default for the longest line, message or record, in bytes."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .._values.types import U
     from .durable import Keep
 
-__all__ = ["ReaderEnded", "Sink", "Source", "generate", "stdout"]
-
 
 class Source(Generic[T_co]):
     """The base class of your own sources: a description, of which each worker opens its share of the

@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OAuth"]
-
 
 @dataclass(frozen=True)
 class OAuth:

@@ -18,13 +18,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import timedelta
-    from typing import ParamSpec
+    from typing import ParamSpec, TypedDict
+
+    from typing_extensions import Unpack
 
     from .._values.durations import Seconds
 
     P = ParamSpec("P")
 
-__all__ = ["OutboxIdentity", "OutboxSink", "sink"]
+    class OutboxOptions(TypedDict, total=False):
+        """The options of an outbox, as :func:`sink` has them."""
+
+        retry: Backoff | None
+        max_bytes: int | str
+        max_age: Seconds | str | None
+        batch: int
+        batch_bytes: int | str
+        batch_age: Seconds | None
+        wait_at_end: Seconds
+
+    class SinkOptions(OutboxOptions, total=False):
+        """The options of :func:`sink`."""
+
+        encode: Callable[[Any], object] | None
+        decode: Callable[[bytes], Any] | None
+
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -120,60 +138,20 @@ class _Function:
         self.write = write
 
 
-@dataclass(frozen=True)
-class _Options:
-    encode: Callable[[Any], object] | None
-    decode: Callable[[bytes], object] | None
-    retry: Backoff
-    max_bytes: int
-    max_age: float | None
-    batch: int
-    batch_bytes: int
-    batch_age: float | None
-    wait_at_end: float
-
-
 @overload
 def sink(
     write: Callable[P, Writes[T]],
-    *,
-    encode: Callable[[Any], object] | None = None,
-    decode: Callable[[bytes], Any] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    batch_bytes: int | str = "1MiB",
-    batch_age: Seconds | None = None,
-    wait_at_end: Seconds = 60.0,
+    **options: Unpack[SinkOptions],
 ) -> Callable[P, OutboxSink[T]]: ...
 @overload
 def sink(
     write: Callable[[list[T], int, int], Awaitable[object] | None],
-    *,
-    encode: Callable[[Any], object] | None = None,
-    decode: Callable[[bytes], Any] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    batch_bytes: int | str = "1MiB",
-    batch_age: Seconds | None = None,
-    wait_at_end: Seconds = 60.0,
+    **options: Unpack[SinkOptions],
 ) -> OutboxSink[T]: ...
 @overload
 def sink(
     write: None = None,
-    *,
-    encode: Callable[[Any], object] | None = None,
-    decode: Callable[[bytes], Any] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 1000,
-    batch_bytes: int | str = "1MiB",
-    batch_age: Seconds | None = None,
-    wait_at_end: Seconds = 60.0,
+    **options: Unpack[SinkOptions],
 ) -> _Decorator: ...
 def sink(
     write: Any = None,
@@ -250,20 +228,33 @@ def sink(
     """
     if decode is not None and encode is None:
         raise FlowUsageError("decode needs encode: the one reads what the other writes")
-    options = _Options(
-        encode,
-        decode,
-        Backoff() if retry is None else retry,
-        _size(max_bytes),
-        _age(max_age),
-        _records(batch),
-        _batch_size(batch_bytes),
-        None if batch_age is None else nanos("batch_age", batch_age, 0) / 1e9,
-        nanos("wait_at_end", wait_at_end, 0) / 1e9,
-    )
+    retry = Backoff() if retry is None else retry
+    options = {
+        "encode": encode,
+        "decode": decode,
+        "retry": (retry.first, retry.most, retry.factor, retry.tries),
+        "max_bytes": _size(max_bytes),
+        "max_age": _age(max_age),
+        "batch": _records(batch),
+        "batch_bytes": _batch_size(batch_bytes),
+        "batch_age": None if batch_age is None else nanos("batch_age", batch_age, 0) / 1e9,
+        "wait_at_end": nanos("wait_at_end", wait_at_end, 0) / 1e9,
+    }
     if write is None:
         return functools.partial(_make, options=options)
     return _make(write, options)
+
+
+def destination(name: str, made: type[Any], **outbox: Unpack[SinkOptions]) -> Callable[..., OutboxSink[Any]]:
+    """What makes a sink with an outbox, whose destination receives the arguments.
+
+    Args:
+        name: what the sink is called in messages.
+        made: the class of the destination.
+        outbox: the options of its outbox.
+    """
+    make: Callable[..., OutboxSink[Any]] = sink(type(name, (made,), {}), **outbox)
+    return make
 
 
 class _Decorator(Protocol):
@@ -275,7 +266,7 @@ class _Decorator(Protocol):
     ) -> OutboxSink[T]: ...
 
 
-def _make(target: Any, options: _Options) -> Any:
+def _make(target: Any, options: dict[str, Any]) -> Any:
     if inspect.isclass(target):
         return _of_class(target, options)
     if not callable(target):
@@ -287,7 +278,7 @@ def _make(target: Any, options: _Options) -> Any:
     return functools.update_wrapper(cast(Any, made), target, updated=())
 
 
-def _of_class(target: type[Any], options: _Options) -> Callable[..., OutboxSink[Any]]:
+def _of_class(target: type[Any], options: dict[str, Any]) -> Callable[..., OutboxSink[Any]]:
     name = target.__name__
     if not callable(getattr(target, "write", None)):
         raise FlowUsageError(f"{name} has no method write(batch, first, last)")
@@ -313,7 +304,7 @@ def _engine(
     make: Callable[[], Any],
     methods: list[Any],
     remembers: bool,
-    options: _Options,
+    options: dict[str, Any],
     compares: bool = False,
 ) -> _millstream.ByteSink[Any]:
     is_async = any(map(inspect.iscoroutinefunction, methods))
@@ -325,22 +316,7 @@ def _engine(
 
         return Connection(make, OutboxIdentity(flow, sink, id, skips_refused, leave_out), is_async)
 
-    retry = options.retry
-    return _millstream.outbox_sink(
-        name,
-        connect,
-        remembers=remembers,
-        encode=options.encode,
-        decode=options.decode,
-        retry=(retry.first, retry.most, retry.factor, retry.tries),
-        max_bytes=options.max_bytes,
-        max_age=options.max_age,
-        batch=options.batch,
-        batch_bytes=options.batch_bytes,
-        batch_age=options.batch_age,
-        compares=compares,
-        wait_at_end=options.wait_at_end,
-    )
+    return _millstream.outbox_sink(name, connect, remembers=remembers, compares=compares, **options)
 
 
 def _check_arguments(write: Callable[..., object], name: str) -> None:

@@ -6,27 +6,14 @@ import re
 from dataclasses import dataclass, field, fields, replace
 
 from .._errors.flow import FlowError, FlowUsageError
-from .outbox import OutboxSink, sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
-    from typing import Any, TypedDict
+    from typing import Any, TypeVar
 
-    from .._values.backoff import Backoff
-    from .._values.durations import Seconds
-
-    class OutboxOptions(TypedDict, total=False):
-        """Options of :func:`millstream.sink` that every connector with an outbox has."""
-
-        retry: Backoff | None
-        max_bytes: int | str
-        max_age: Seconds | str | None
-        batch: int
-        batch_bytes: int | str
-        batch_age: Seconds | None
-        wait_at_end: Seconds
+    M = TypeVar("M")
 
 
 UNTRUSTED = re.compile(
@@ -38,18 +25,6 @@ UNTRUSTED = re.compile(
 
 TLS = ("ca", "certificate", "key")
 """The parts of a login for TLS."""
-
-__all__ = [
-    "TLS",
-    "Login",
-    "Server",
-    "chosen",
-    "context_of",
-    "destination",
-    "library",
-    "named",
-    "parts_of",
-]
 
 
 def library(module: str, package: str, extra: str) -> Any:
@@ -240,12 +215,20 @@ def chosen(option: str, value: object, *among: str) -> None:
         raise FlowUsageError(f"{option} is {values}, not {value!r}")
 
 
-def destination(name: str, made: type[Any], outbox: OutboxOptions) -> Callable[..., OutboxSink[Any]]:
-    """What makes a sink with an outbox, whose destination receives the arguments.
+def message_of(item: Any, encode: Callable[[Any], Any] | None, kind: type[M], body: str) -> M:
+    """The message of an item, which is one, or bytes or text, or of which ``encode`` makes that.
 
     Args:
-        name: what the sink is called in messages.
-        made: the class of the destination.
-        outbox: the options of its outbox.
+        item: the item.
+        encode: the function. None: the item is that already.
+        kind: the class of messages.
+        body: its field for bytes.
     """
-    return sink(type(name, (made,), {}), **outbox)
+    made = item if encode is None else encode(item)
+    if not isinstance(made, kind):
+        made = kind(made.encode() if isinstance(made, str) else made)  # type: ignore[call-arg]
+    sent = getattr(made, body)
+    if not isinstance(sent, (bytes, bytearray, memoryview)):
+        module = kind.__module__.replace("millstream", "ms")
+        raise TypeError(f"a message is a {module}.Message, bytes or text, not {type(sent).__name__}")
+    return made

@@ -8,62 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from .._errors.flow import FlowUsageError
 from .._values.rows import Rows
-from .outbox import OutboxIdentity, OutboxSink, sink
+from .outbox import OutboxIdentity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Item", "TableOptions", "column_names", "rival", "table_sink"]
 
 Item: TypeAlias = "Mapping[str, Any] | tuple[Any, ...] | list[Any]"
-
-
-class Destination(Protocol):
-    """A table, to which one connection writes."""
-
-    def connect(self, outbox: OutboxIdentity) -> None: ...
-    def write(self, batch: list[Any], first: int, last: int) -> None: ...
-    def position(self) -> int | None: ...
-    def close(self) -> None: ...
-
-
-class _Connected:
-    """The destination, which ``make`` imports and makes when a flow connects."""
-
-    def __init__(self, make: Callable[[], Destination]) -> None:
-        self.destination = make()
-
-    def connect(self, outbox: OutboxIdentity) -> None:
-        self.destination.connect(outbox)
-
-    def write(self, batch: list[Any], first: int, last: int) -> None:
-        self.destination.write(batch, first, last)
-
-    def position(self) -> int | None:
-        return self.destination.position()
-
-    def close(self) -> None:
-        self.destination.close()
-
-
-def table_sink(name: str, make: Callable[[], Destination], **outbox: Any) -> OutboxSink[Item]:
-    """Makes the sink of a destination.
-
-    Args:
-        name: the sink in messages, such as ``"sqlite table orders"``.
-        make: makes the destination, for each connection.
-        outbox: options of :func:`millstream.sink`.
-
-    Returns:
-        The sink.
-    """
-    made: OutboxSink[Item] = sink(type(name, (_Connected,), {}), **outbox)(make)
-    return made
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from .._values.durations import Seconds
 
-__all__ = ["Reply", "Request", "Signature", "decoder", "encode_reply"]
 
 MAX_FIELDS = 10_000
 

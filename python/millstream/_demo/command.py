@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from .._run.parser import Parser
 
-__all__ = ["demo", "parser"]
 
 NOTHING = "interrupted before there was anything to measure"
 

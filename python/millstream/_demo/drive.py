@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from .._run.running import Running
 
-__all__ = ["measure"]
 
 SENDER_START_SECONDS = 0.7
 """Time for the sender to start, read its files and connect."""

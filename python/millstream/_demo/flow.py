@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from .._streams.streams import Stream
 
-__all__ = ["INITIAL", "Probe", "describe"]
 
 INITIAL = 350
 """The initial quotes, one for each symbol, which have no schedule."""

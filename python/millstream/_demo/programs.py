@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
-__all__ = ["Failed", "Receiver", "Stop", "generate", "run_json"]
-
 
 class Failed(Exception):
     """A program that could not do its work, in its own words."""

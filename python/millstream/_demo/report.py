@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from .._millstream import Report
 
-__all__ = ["as_text", "disagreement", "measured"]
-
 
 def measured(
     report: Report,

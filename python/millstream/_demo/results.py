@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-__all__ = ["counted"]
 
 QUOTE_BYTES = 42
 ORDER_BYTES = 53

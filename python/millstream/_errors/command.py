@@ -11,24 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = [
-    "BY_SIGPIPE",
-    "INTERRUPTED",
-    "LOST",
-    "PACKAGE",
-    "UsageError",
-    "announce",
-    "describe",
-    "discard_output",
-    "failed",
-    "plain_lines",
-    "print_frames",
-    "print_traceback",
-    "traceback_of",
-    "report_error",
-    "users_frames",
-    "write_errors_as",
-]
 
 LOST = 75
 """The exit code when another process of a flow was lost: a start again resumes it (EX_TEMPFAIL)."""

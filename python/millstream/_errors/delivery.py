@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     Verdict = Literal["retry", "refused", "failed"]
 
-__all__ = ["Refusals", "verdict"]
 
 RETRIED = (OSError, RetryLater)
 

@@ -12,20 +12,6 @@ if TYPE_CHECKING:
 
     from .._values.types import AnySink
 
-__all__ = [
-    "DeadLetter",
-    "FlowError",
-    "FlowUsageError",
-    "FutureTimeError",
-    "MemberLostError",
-    "Refused",
-    "RetryLater",
-    "ServiceError",
-    "SimulatedCrash",
-    "StepError",
-    "dead_letter",
-]
-
 
 class FlowError(RuntimeError):
     """A flow that could not be built or did not end well."""
@@ -234,6 +220,7 @@ def show(item: object) -> str:
 
 
 # Tracebacks name what users import.
-for _name in __all__:
-    globals()[_name].__module__ = "millstream"
+for _class in tuple(globals().values()):
+    if isinstance(_class, type):
+        _class.__module__ = "millstream"
 NoAnswerError.__module__ = "millstream.service"

@@ -11,8 +11,6 @@ import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
-__all__ = ["about"]
-
 EXTRA = re.compile(r"^(?P<name>[\w.-]+).*;\s*extra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["CommandOptions", "add_flow", "before_dashes", "flags_passed", "parse", "parser", "split"]
 
 PROCESSES_MAX = 64
 OF_MACHINES = ("hosts", "listen", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")

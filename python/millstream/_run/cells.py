@@ -9,7 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .running import Running
 
-__all__ = ["in_notebook", "remember", "replace"]
 
 _started: WeakValueDictionary[str, Running] = WeakValueDictionary()
 """The flows that cells have started, by their names."""

@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Cluster"]
-
 
 class Cluster:
     """The place of this process among those that run one flow: each calls :func:`millstream.run` with one.

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .profile import Profile
     from .supervised import Link
 
-__all__ = ["run_file"]
-
 
 def run_file(arguments: list[str]) -> int:
     """The verb ``run``."""

@@ -10,8 +10,6 @@ import json
 from importlib import import_module
 from typing import Any
 
-__all__ = ["PARSERS", "described"]
-
 PARSERS = {
     "run": "_run.arguments",
     "redrive": "_run.redrive_command",

@@ -8,8 +8,6 @@ from .flow_file import load
 from .parser import Parser
 from .replay_command import recorded
 
-__all__ = ["diff_files", "parser"]
-
 
 def parser() -> Parser:
     """The parser of ``millstream diff``."""

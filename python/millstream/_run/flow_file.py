@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["divided", "load"]
-
 
 def divided(place: str) -> tuple[str, str, bool]:
     """The file or module of a place, the name in it, and whether it is a file.

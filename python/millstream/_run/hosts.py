@@ -10,8 +10,6 @@ import re
 
 from .._errors.command import UsageError
 
-__all__ = ["own_number", "read_hosts"]
-
 PROCESSES_MAX = 512
 
 

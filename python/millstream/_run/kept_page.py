@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .arguments import CommandOptions
     from .options import RunOptions
 
-__all__ = ["KeptPage", "missing_of", "show_failed", "wait_for_signal"]
-
 
 class KeptPage:
     """The page of a flow between two starts.

@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["configure", "emit", "level", "read_levels", "supervisor_log"]
 
 TRACE = 5
 """The level below ``logging.DEBUG``."""

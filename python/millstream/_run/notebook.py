@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .running import Running
 
-__all__ = ["show"]
-
 
 @takes(RunOptions)
 def show(flow: Flow, options: RunOptions) -> Running:

@@ -43,9 +43,6 @@ else:
         return lambda decorated: decorated
 
 
-__all__ = ["Option", "Options", "is_given", "number", "option", "takes"]
-
-
 class Option:
     """The description of an option; its parts are those of :func:`option`."""
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .replica import Replica
 
-__all__ = ["RunOptions"]
 
 WORKERS_MAX = 256
 SHARDS_MAX = 32_768

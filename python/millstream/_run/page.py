@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .options import RunOptions
 
-__all__ = ["announce", "page_of", "url"]
-
 
 def page_of(options: RunOptions, *, framed: bool = False) -> _millstream.Observer | None:
     """Binds the address of the page of a flow, if it has one, and prints it; that of a page which a notebook

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-__all__ = ["LoggedOptions", "add_http", "add_log", "check_http"]
 
 LOG = "the log"
 """A heading."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from .option import Option
 
-__all__ = ["HIDDEN", "Parser", "add_option"]
 
 HIDDEN = "-"
 """The heading of options that the help does not show."""

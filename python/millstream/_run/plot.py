@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from .._millstream import Report
 
-__all__ = ["plot", "table"]
 
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
 """The percentiles of the latency that are drawn."""

@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["merged"]
 
 HEADINGS = ("step", "process", "in", "out", "busy ms", "skipped", "p50 us", "p99 us", "max us")
 

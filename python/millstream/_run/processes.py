@@ -27,7 +27,6 @@ from .supervisor import Child, End, Restart, Supervisor, Unit, describe_exit
 if TYPE_CHECKING:
     from .arguments import CommandOptions
 
-__all__ = ["FlowSupervisor", "Processes"]
 
 #: How long all have to end after a second signal, in seconds.
 LEAVE_S = 2.0

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any
 
-__all__ = ["Profile"]
 
 INTERVAL_S = 0.01
 """The time between two samples."""

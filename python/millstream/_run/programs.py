@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from .._streams.flow import Flow
 
-__all__ = ["DESCRIBING", "PROGRAMS", "describes", "expect_run", "is_module_too", "was_used"]
 
 PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file may have been run."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-__all__ = ["set_ready"]
-
 
 def set_ready(path: str | None, ready: bool) -> None:
     """Creates or removes the file; without a path it does nothing."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Mark: TypeAlias = tuple[int, str]
     """A position in the file: how many bytes, and the checksum of these."""
 
-__all__ = ["Letters", "adding"]
 
 BATCH = 8
 """Letters that are sent at once at most: no epoch ends within them, and steps may be slow."""

@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._streams.flow import Flow
 
-__all__ = ["parser", "redrive"]
 
 OPTIONS = (
     *("workers", "spin", "state", "epoch", "sync", "shards"),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     Recorded: TypeAlias = "str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]"
     Place: TypeAlias = "int | datetime"
 
-__all__ = ["Difference", "SinkDifference", "diff", "replay"]
-
 
 def replay(
     flow: Flow | str,

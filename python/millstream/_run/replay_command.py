@@ -10,6 +10,7 @@ import sys
 from datetime import datetime, timedelta, timezone
 
 from .._connectors.io import Sink, StandardOutput
+from .._values.durations import of_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 
     from .._streams.flow import Flow
     from .replay import Place
-
-__all__ = ["check_replay", "moment", "recorded", "replay_file"]
-
-AGO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def moment(text: str) -> Place:
@@ -31,8 +27,8 @@ def moment(text: str) -> Place:
     if text.isdecimal():
         return int(text)
     now = datetime.now(timezone.utc)
-    if ago := AGO.fullmatch(text):
-        return now - timedelta(seconds=float(ago[1]) * SECONDS[ago[2]])
+    if (ago := of_text(text)) is not None:
+        return now - timedelta(seconds=ago)
     try:
         at = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
     except ValueError:
@@ -45,15 +41,8 @@ def check_replay(options: Any) -> None:
     """Raises for options that contradict each other."""
     from .._errors.command import UsageError
 
-    beside = [
-        name
-        for name, given in (
-            ("--from", options.begin is not None),
-            ("--to", options.end is not None),
-            ("--out", options.out is not None),
-        )
-        if given
-    ]
+    given = {"--from": options.begin, "--to": options.end, "--out": options.out}
+    beside = [name for name, value in given.items() if value is not None]
     if beside and not options.replay:
         raise UsageError(f"{beside[0]} needs --replay")
     if options.replay:

@@ -7,8 +7,6 @@ import re
 
 from .._errors.flow import FlowUsageError
 
-__all__ = ["Replica"]
-
 
 class Replica:
     """Where a flow serves its state directory while it runs, for ``millstream state follow`` elsewhere.

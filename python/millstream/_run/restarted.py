@@ -10,7 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._millstream import Observer
 
-__all__ = ["Restarted", "show_restarts"]
 
 KEPT = 20
 """The number of restarts that are kept, the last ones."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-__all__ = ["run", "run_with"]
-
 
 @takes(RunOptions)
 def run(flow: Flow, options: RunOptions) -> _millstream.Report:

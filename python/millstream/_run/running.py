@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .._streams.flow import Flow
     from .options import RunOptions
 
-__all__ = ["Running", "start"]
 
 LOOK_SECONDS = 0.05
 """How often a waiting thread checks for signals, in seconds."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .._values.durations import Seconds
     from .._values.types import U
 
-__all__ = ["ABORT", "END", "advance", "clock", "items", "partitions", "pause"]
-
 
 class _Mark:
     """An element of a script that is no item."""

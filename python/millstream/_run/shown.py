@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["read", "show"]
 
 KNOWN = frozenset(
     ["array", "collections", "datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"]

@@ -19,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Link"]
-
 
 class Link:
     """The connection to the supervisor.

@@ -25,8 +25,6 @@ from typing import IO, Any, Generic, TypeVar
 
 from .._values.backoff import Backoff
 
-__all__ = ["Child", "End", "Restart", "Restarts", "Supervisor", "Unit", "describe_exit"]
-
 #: The most bytes of one line that are kept together.
 LINE_BYTES_MAX = 1 << 20
 #: The interval between two checks of the processes, in seconds.

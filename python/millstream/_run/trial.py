@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     Inputs: TypeAlias = "Mapping[str, _millstream.Script[Any] | Iterable[Any]]"
     Outputs: TypeAlias = "dict[str, list[Any]]"
 
-__all__ = ["copy_everywhere", "crash_everywhere", "run_all", "run_crashing"]
 
 MOMENTS = {
     "before": "before commit {}",

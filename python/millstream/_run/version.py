@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from .._streams.flow import Flow
 
-__all__ = ["describing_module", "version_of"]
 
 INSTALLED = {"site-packages", "dist-packages"}
 """The directories of installed packages, by their names."""

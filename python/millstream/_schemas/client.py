@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["Reference", "RegistryClient", "Schema"]
 
 TIMEOUT_SECONDS = 10.0
 ABSENT = (40401, 40402, 40403)

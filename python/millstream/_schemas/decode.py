@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .formats import Format
 
-__all__ = ["SchemaDecoder", "avro", "json_schema", "protobuf"]
-
 
 class SchemaDecoder(Generic[T_co]):
     """Makes an item of bytes that begin with the id of their schema. It is an argument for ``decode=`` and

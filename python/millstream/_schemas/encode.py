@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Naming = Literal["topic", "record", "topic_record"]
 
-__all__ = ["SchemaEncoder", "encode_avro", "encode_json_schema", "encode_protobuf", "for_topic"]
 
 NAMINGS = ("topic", "record", "topic_record")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .._errors.flow import RetryLater
 
-__all__ = ["SchemaRegistryError", "SchemaRegistryUnavailable"]
-
 
 class SchemaRegistryError(ValueError):
     """A value does not name a schema of the registry, or an item does not match its schema.

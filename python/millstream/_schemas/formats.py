@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Read = Callable[[bytes], Any]
     Write = Callable[[Any], bytes]
 
-__all__ = ["Avro", "Format", "JsonSchema", "own_schema"]
-
 
 class Format(Protocol):
     """A format of values that name their schema."""

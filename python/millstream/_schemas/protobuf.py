@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["Protobuf"]
 
 BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
 """The files that each registry has."""

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from .._errors.flow import NoAnswerError, ServiceError
 from .options import checked_timeout
 
-__all__ = ["CALL", "Answer", "call"]
-
 #: The attribute of a publisher's method with its number and the function that completes its arguments.
 CALL = "__millstream_call__"
 

@@ -23,8 +23,6 @@ from typing import Any
 
 from .._errors.flow import ServiceError
 
-__all__ = ["check_callback", "check_implements", "check_members", "check_recordable", "hints_of"]
-
 #: Annotations of functions that return nothing, as objects and as texts.
 NOTHING = (None, type(None), typing.NoReturn, "None", "NoReturn", "Never")
 #: Instructions that compute nothing.

@@ -18,8 +18,7 @@ from .._run.logs import configure
 from .._run.page_options import add_http, add_log, check_http
 from .failures import failed
 from .load import load
-
-__all__ = ["component_of", "parser", "service"]
+from .options import arguments
 
 
 def service(arguments: Sequence[str]) -> int:
@@ -239,27 +238,7 @@ def run_verb(options: Any) -> int:
 
     check_http(options)
     configure(options.log_level, options.log_format)
-    report = serve(
-        load(options.component),
-        options.inputs,
-        out=options.out,
-        wait=options.wait,
-        on_error=options.on_error,
-        dead_letters=options.dead_letters,
-        on_difference=options.on_difference,
-        accept_differences=options.accept_differences,
-        rebuild=options.rebuild,
-        snapshot_every=options.snapshot_every,
-        drain=options.drain,
-        until=options.until,
-        skip_pruned=options.skip_pruned,
-        sync=options.sync,
-        wait_follower=options.wait_follower,
-        wait_for_inputs=options.wait_for_inputs,
-        http=options.http,
-        http_token=options.http_token,
-        http_open=options.http_open,
-    )
+    report = serve(load(options.component), **arguments(serve, vars(options)))
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
     return 0
 

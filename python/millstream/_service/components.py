@@ -16,19 +16,6 @@ from .checks import check_callback, check_implements, hints_of
 from .interfaces import described, is_interface, methods_of
 from .timers import Timers, check_timers
 
-__all__ = [
-    "InterfaceOf",
-    "bound",
-    "check_component",
-    "interfaces_of",
-    "keeping",
-    "made",
-    "outputs_of",
-    "proxy",
-    "rebuilding",
-    "parameter_types",
-]
-
 T = TypeVar("T")
 #: A class that is an interface. ``type[T]`` would not do: mypy refuses protocols and abstract classes for it.
 InterfaceOf = Callable[..., T]

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-__all__ = ["Effect", "differences", "merged", "shown_time"]
-
 
 class Effect(NamedTuple):
     """A call of a component, and the calls that it made, each as YAML."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from .._errors.command import print_frames, report_error, users_frames
 from .._errors.flow import ServiceError
 
-__all__ = ["failed"]
-
 
 def failed(verb: str, error: Exception) -> int:
     """Prints the traceback of the component, and one line with the error."""

@@ -24,8 +24,6 @@ from .interfaces import described, is_interface
 from .load import load
 from .options import seconds, sync_seconds
 
-__all__ = ["IDEMPOTENCY_KEEP_S", "MAX_BODY", "Calls", "add_verb", "gateway_of", "interfaces_at", "is_keep"]
-
 #: The default for the largest body of a request, in bytes.
 MAX_BODY = 1 << 20
 #: How long the key of a call is kept: the default, the least and the most, in seconds.
@@ -72,35 +70,40 @@ def interfaces_at(calls: Calls) -> list[type]:
     return list(found)
 
 
-def gateway_of(
-    address: str,
-    calls: Sequence[Calls],
-    feeds: Sequence[str],
-    *,
-    answers: Sequence[tuple[str, str]],
-    states: Sequence[str],
-    token_file: str | None,
-    origins: Sequence[str],
-    sync: str,
-    max_body: int,
-    idempotency_keep_s: float,
-) -> _millstream.Gateway:
-    """Starts a gateway.
+@dataclass(frozen=True)
+class Gateway:
+    """The options of a gateway, as the table ``[gateway]`` of a system has them."""
 
-    :raises ServiceError: if it cannot start: the address is in use, for example.
-    """
-    return _millstream.Gateway(
-        address,
-        calls=[(it.journal, [described(interface) for interface in interfaces_at(it)]) for it in calls],
-        answers=answers,
-        feeds=feeds,
-        states=states,
-        token=None if token_file is None else token_in(token_file),
-        origins=origins,
-        sync=sync_seconds(sync),
-        max_body=max_body,
-        idempotency_keep=idempotency_keep_s,
-    )
+    listen: str
+    calls: Sequence[Calls]
+    feeds: Sequence[str]
+    #: Journals of calls with the outputs that answer them.
+    answers: Sequence[tuple[str, str]]
+    #: The outputs of the services that are asked.
+    states: Sequence[str]
+    token_file: str | None
+    origins: Sequence[str]
+    sync: str
+    max_body: int
+    #: How long the key of a call is kept, in seconds.
+    idempotency_keep_s: float
+
+    def start(self) -> _millstream.Gateway:
+        """
+        :raises ServiceError: if it cannot start: the address is in use, for example.
+        """
+        return _millstream.Gateway(
+            self.listen,
+            calls=[(it.journal, list(map(described, interfaces_at(it)))) for it in self.calls],
+            answers=self.answers,
+            feeds=self.feeds,
+            states=self.states,
+            token=None if self.token_file is None else token_in(self.token_file),
+            origins=self.origins,
+            sync=sync_seconds(self.sync),
+            max_body=self.max_body,
+            idempotency_keep=self.idempotency_keep_s,
+        )
 
 
 def is_keep(time_s: float) -> bool:
@@ -242,18 +245,18 @@ def gateway_verb(options: Any) -> int:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    gateway = gateway_of(
+    gateway = Gateway(
         options.address,
         merged(options.calls),
         options.feeds,
-        answers=options.answers,
-        states=options.states,
-        token_file=options.token_file,
-        origins=options.origins,
-        sync=options.sync,
-        max_body=options.max_body,
-        idempotency_keep_s=options.idempotency_keep,
-    )
+        options.answers,
+        options.states,
+        options.token_file,
+        options.origins,
+        options.sync,
+        options.max_body,
+        options.idempotency_keep,
+    ).start()
     announce(f"listening on {gateway.address}")
     try:
         while not stopped.is_set():

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from .. import _millstream
 from .._errors.flow import ServiceError
 
-__all__ = ["await_inputs", "paths_of", "print_missing"]
-
 #: The interval between two checks for a missing input, in seconds.
 LOOK_SECONDS = 0.05
 

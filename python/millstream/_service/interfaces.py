@@ -24,8 +24,6 @@ from .. import _millstream
 from .._errors.flow import ServiceError
 from .checks import check_members, check_recordable, hints_of
 
-__all__ = ["aliases", "described", "is_interface", "methods_of"]
-
 BUILTINS: dict[object, str] = {
     bool: "bool",
     int: "i64",

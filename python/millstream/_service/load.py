@@ -10,8 +10,6 @@ import types
 
 from .._errors.command import UsageError
 
-__all__ = ["load"]
-
 
 def load(place: str, folder: str = ".") -> type:
     """The class of ``MODULE:CLASS`` or ``FILE.py:CLASS``, looked for from a folder."""

@@ -9,20 +9,18 @@ millstream.ServiceError: sync='sometimes': it is never, always, or a time above 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from .. import _millstream
 from .._errors.flow import ServiceError
-
-__all__ = ["Hooks", "Retention", "Sync", "checked_followers", "checked_timeout", "seconds", "sync_seconds"]
+from .._values.durations import of_text
 
 #: ``"never"``, ``"always"``, a time like ``"10ms"``, a number of seconds or a timedelta.
 Sync = str | float | timedelta
-
-UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,25 @@ class Hooks:
     note_missing: Callable[[Sequence[str]], None]
 
 
+def arguments(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of these values that are arguments of a function by their names, all but its first one.
+
+    >>> arguments(lambda component, out, wait: None, {"component": "desk:Desk", "wait": "spin", "verb": 1})
+    {'wait': 'spin'}
+    """
+    _, *names = inspect.signature(function).parameters
+    return {name: given[name] for name in names if name in given}
+
+
 def seconds(text: str) -> float:
     """
     >>> seconds("1.5s"), seconds("2m")
     (1.5, 120.0)
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)", text)
+    found = of_text(text)
     if found is None:
         raise ValueError(f"{text!r} is no length of time like 10ms, 5s, 2m, 1h or 7d")
-    return float(found[1]) * UNITS[found[2]]
+    return found
 
 
 def sync_seconds(sync: Sync) -> float | None:

@@ -13,8 +13,6 @@ from .._run.page import announce
 from .inputs import print_missing
 from .options import Hooks, Retention
 
-__all__ = ["shown"]
-
 
 @contextmanager
 def shown(

@@ -30,8 +30,6 @@ from .._errors.flow import ServiceError
 from .checks import hints_of
 from .options import checked_timeout
 
-__all__ = ["ask", "queries", "query"]
-
 Method = TypeVar("Method", bound=Callable[..., object])
 
 MARK = "__millstream_query__"

@@ -38,8 +38,6 @@ from .._errors.flow import ServiceError
 from .checks import check_callback
 from .options import length_of
 
-__all__ = ["NamedMethod", "RecordedTimer", "Timers", "check_timers", "every", "is_timed", "one_off", "timers"]
-
 Method = TypeVar("Method", bound=Callable[[Any, int], None])
 NamedMethod = TypeVar("NamedMethod", bound=Callable[[Any, str, int], None])
 #: A timer for the native half: its name, when it is called (None: one-off), the method, earlier names.

@@ -31,8 +31,6 @@ from .._errors.flow import ServiceError
 from .components import made
 from .timers import timers
 
-__all__ = ["Trial"]
-
 C = TypeVar("C")
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Seconds: TypeAlias = float | timedelta
     Sync: TypeAlias = Literal["never", "always"] | Seconds
 
-__all__ = ["Journal"]
 
 MiB = 1 << 20
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .._millstream_stores import _Body
     from .journal import Seconds, Sync
 
-__all__ = ["Queue", "Queues"]
-
 
 class Queues(_millstream.Queues):
     """A directory of durable queues. All threads of a process may use it; another process may not open it

@@ -6,7 +6,7 @@ leaves the builtins as they are.
 
 from __future__ import annotations
 
-from typing import Generic, overload
+from typing import Generic
 
 from .._errors.flow import FlowUsageError
 from .._values.types import T_contra
@@ -15,26 +15,12 @@ from . import agg_parts as _agg_parts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, TypeAlias
 
-    from .._values.types import W
+    from .._values.types import T
 
-    Of = Callable[[Any], Any] | str | None
+    Of: TypeAlias = Callable[[T], Any] | str | None
 
-__all__ = [
-    "Aggregate",
-    "aggregation",
-    "count",
-    "distinct",
-    "first",
-    "last",
-    "max",
-    "mean",
-    "min",
-    "quantile",
-    "sum",
-    "top",
-]
 
 ORDERED = (_agg_parts.First, _agg_parts.Last)
 """The aggregates whose results depend on the order of the values."""
@@ -95,14 +81,14 @@ def option_or_raise(option: str, value: object) -> None:
         )
 
 
-def value_of(verb: str, f: Of) -> Callable[[Any], Any]:
+def value_of(verb: str, f: Of[Any]) -> Callable[[Any], Any]:
     """What an aggregate reads of a value."""
     from .arguments import reading
 
     return (lambda value: value) if f is None else reading(verb, f)
 
 
-def compared_by(by: Of) -> Callable[[Any], Any] | None:
+def compared_by(by: Of[Any]) -> Callable[[Any], Any] | None:
     return None if by is None else value_of("by=", by)
 
 
@@ -131,11 +117,7 @@ def count() -> Aggregate[Any]:
     return Aggregate("count()", lambda step: _agg_parts.Count())
 
 
-@overload
-def sum(f: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def sum(f: str | None = None) -> Aggregate[Any]: ...
-def sum(f: Of = None) -> Aggregate[Any]:
+def sum(f: Of[T] = None) -> Aggregate[T]:
     """Adds the values, or a field of each. Text is refused.
 
     Args:
@@ -161,11 +143,7 @@ def sum(f: Of = None) -> Aggregate[Any]:
     return Aggregate(shown("sum", f), lambda step: _agg_parts.Sum(read))
 
 
-@overload
-def mean(f: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def mean(f: str | None = None) -> Aggregate[Any]: ...
-def mean(f: Of = None) -> Aggregate[Any]:
+def mean(f: Of[T] = None) -> Aggregate[T]:
     """Computes the mean of the values, or of a field of each. Text is refused.
 
     Args:
@@ -189,13 +167,7 @@ def mean(f: Of = None) -> Aggregate[Any]:
     return Aggregate(shown("mean", f), lambda step: _agg_parts.Mean(read))
 
 
-@overload
-def min(f: Callable[[W], Any], by: Callable[[W], Any] | str | None = None) -> Aggregate[W]: ...
-@overload
-def min(f: str | None = None, *, by: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def min(f: str | None = None, by: str | None = None) -> Aggregate[Any]: ...
-def min(f: Of = None, by: Of = None) -> Aggregate[Any]:
+def min(f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
     """Finds the least value; of two equal values the earlier one.
 
     Text is compared by its characters; the first text that is a number is logged.
@@ -226,13 +198,7 @@ def min(f: Of = None, by: Of = None) -> Aggregate[Any]:
     return Aggregate(text, lambda step: _agg_parts.Extreme("min", lambda a, b: a < b, read, key, step))
 
 
-@overload
-def max(f: Callable[[W], Any], by: Callable[[W], Any] | str | None = None) -> Aggregate[W]: ...
-@overload
-def max(f: str | None = None, *, by: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def max(f: str | None = None, by: str | None = None) -> Aggregate[Any]: ...
-def max(f: Of = None, by: Of = None) -> Aggregate[Any]:
+def max(f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
     """Finds the greatest value; of two equal values the earlier one.
 
     Text is compared by its characters; the first text that is a number is logged.
@@ -263,11 +229,7 @@ def max(f: Of = None, by: Of = None) -> Aggregate[Any]:
     return Aggregate(text, lambda step: _agg_parts.Extreme("max", lambda a, b: a > b, read, key, step))
 
 
-@overload
-def first(f: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def first(f: str | None = None) -> Aggregate[Any]: ...
-def first(f: Of = None) -> Aggregate[Any]:
+def first(f: Of[T] = None) -> Aggregate[T]:
     """Takes the first value: of a key that which arrived first, of a window the earliest.
 
     A window by time must be ``ordered=True``.
@@ -294,11 +256,7 @@ def first(f: Of = None) -> Aggregate[Any]:
     return Aggregate(shown("first", f), lambda step: _agg_parts.First(read))
 
 
-@overload
-def last(f: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def last(f: str | None = None) -> Aggregate[Any]: ...
-def last(f: Of = None) -> Aggregate[Any]:
+def last(f: Of[T] = None) -> Aggregate[T]:
     """Takes the last value: of a key that which arrived last, of a window the latest.
 
     A window by time must be ``ordered=True``.
@@ -326,11 +284,7 @@ def last(f: Of = None) -> Aggregate[Any]:
     return Aggregate(shown("last", f), lambda step: _agg_parts.Last(read))
 
 
-@overload
-def distinct(f: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def distinct(f: str | None = None) -> Aggregate[Any]: ...
-def distinct(f: Of = None) -> Aggregate[Any]:
+def distinct(f: Of[T] = None) -> Aggregate[T]:
     """Counts the distinct values, exactly: each of them is kept, and saved.
 
     Values that are equal are one, as 1 and 1.0 are.
@@ -358,11 +312,7 @@ def distinct(f: Of = None) -> Aggregate[Any]:
     return Aggregate(shown("distinct", f), lambda step: _agg_parts.Distinct(read))
 
 
-@overload
-def quantile(q: float, f: Callable[[W], Any], error: float = 0.01) -> Aggregate[W]: ...
-@overload
-def quantile(q: float, f: str | None = None, error: float = 0.01) -> Aggregate[Any]: ...
-def quantile(q: float, f: Of = None, error: float = 0.01) -> Aggregate[Any]:
+def quantile(q: float, f: Of[T] = None, error: float = 0.01) -> Aggregate[T]:
     """Finds the value below which a part of the values is: of ``n`` values in order, counted from 0, that
     at ``q * (n - 1)``, rounded down.
 
@@ -399,13 +349,7 @@ def quantile(q: float, f: Of = None, error: float = 0.01) -> Aggregate[Any]:
     return Aggregate(text, lambda step: _agg_parts.Quantile(q, read, error))
 
 
-@overload
-def top(k: int, f: Callable[[W], Any], by: Callable[[W], Any] | str | None = None) -> Aggregate[W]: ...
-@overload
-def top(k: int, f: str | None = None, *, by: Callable[[W], Any]) -> Aggregate[W]: ...
-@overload
-def top(k: int, f: str | None = None, by: str | None = None) -> Aggregate[Any]: ...
-def top(k: int, f: Of = None, by: Of = None) -> Aggregate[Any]:
+def top(k: int, f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
     """Lists the greatest values, the greatest first; of equal ones the earlier first.
 
     Args:

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     How: TypeAlias = tuple[Combine, Callable[[Any], Any]]
 
 
-__all__ = ["AggregateVerbs"]
-
-
 def lesser(a: Any, b: Any) -> Any:
     """The lesser of two values, the first of equal ones."""
     return b if b < a else a
@@ -255,21 +252,12 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
     @overload
     def sum(
         self,
-        f: Callable[[V_co], N],
+        f: Callable[[V_co], N] | str,
         emit: Emit = "end",
         name: str = "sum",
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
     ) -> KeyedStream[K_co, N]: ...
-    @overload
-    def sum(
-        self,
-        f: str,
-        emit: Emit = "end",
-        name: str = "sum",
-        on_error: OnError = "fail",
-        ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, Any]: ...
     def sum(
         self,
         f: Callable[[Any], Any] | str | None = None,
@@ -326,21 +314,12 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
     @overload
     def min(
         self,
-        f: Callable[[V_co], C],
+        f: Callable[[V_co], C] | str,
         emit: Emit = "end",
         name: str = "min",
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
     ) -> KeyedStream[K_co, C]: ...
-    @overload
-    def min(
-        self,
-        f: str,
-        emit: Emit = "end",
-        name: str = "min",
-        on_error: OnError = "fail",
-        ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, Any]: ...
     def min(
         self,
         f: Callable[[Any], Any] | str | None = None,
@@ -394,21 +373,12 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
     @overload
     def max(
         self,
-        f: Callable[[V_co], C],
+        f: Callable[[V_co], C] | str,
         emit: Emit = "end",
         name: str = "max",
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
     ) -> KeyedStream[K_co, C]: ...
-    @overload
-    def max(
-        self,
-        f: str,
-        emit: Emit = "end",
-        name: str = "max",
-        on_error: OnError = "fail",
-        ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, Any]: ...
     def max(
         self,
         f: Callable[[Any], Any] | str | None = None,

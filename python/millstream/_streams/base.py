@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Same: TypeAlias = Stream[Any] | KeyedStream[Any, Any]
     """A stream of the kind of the one whose verb is called."""
 
-__all__ = ["Base", "KeyedBase", "Keys", "NoKeys", "PlainBase", "StreamMakers"]
-
 
 @final
 class NoKeys:

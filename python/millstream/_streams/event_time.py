@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .streams import Stream
 
 
-__all__ = ["EventTimeVerbs"]
-
 _MESSAGE_TIME = getattr(_millstream, "kafka_message_time", object())
 
 

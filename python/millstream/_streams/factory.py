@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from inspect import Parameter, Signature
     from typing import Any
 
-__all__ = ["call"]
 
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .._run.running import Running
     from .._values.types import AnySource, OnError, U
 
-__all__ = ["Flow"]
-
 
 @verbs_are_found
 class Flow(Verbs):

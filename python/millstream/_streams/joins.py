@@ -15,7 +15,9 @@ from .window_join import join
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from typing import Any, Literal, TypedDict
+
+    from typing_extensions import Unpack
 
     from .._values.durations import Seconds
     from .._values.types import (
@@ -28,8 +30,12 @@ if TYPE_CHECKING:
     from .join_all import EmitMode, InsertMode
     from .streams import KeyedStream, LateStream
 
+    class PerKey(TypedDict, total=False):
+        """How the lateness of a value is judged."""
 
-__all__ = ["JoinVerbs"]
+        watermark: Literal["partition", "key"]
+        lateness: Seconds
+        patience: Seconds | None
 
 
 def distances(within: Seconds | tuple[Seconds, Seconds]) -> tuple[int, int]:
@@ -57,9 +63,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         ttl: None = None,
         *,
         window: Window | Windower,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, Windowed[tuple[V_co, W]], V_co | W]: ...
     @overload
     def join(
@@ -71,9 +75,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         ttl: None = None,
         *,
         window: Window | Windower,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, Windowed[tuple[V_co, W | None]], V_co | W]: ...
     @overload
     def join(
@@ -85,9 +87,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         ttl: None = None,
         *,
         window: Window | Windower,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, Windowed[tuple[V_co | None, W | None]], V_co | W]: ...
     @overload
     def join(
@@ -97,10 +97,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         how: Literal["inner"] = "inner",
         within: Seconds | tuple[Seconds, Seconds] | None = None,
         ttl: Seconds | None = None,
-        *,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
     @overload
     def join(
@@ -110,10 +107,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         how: Literal["left"],
         within: Seconds | tuple[Seconds, Seconds] | None = None,
         ttl: Seconds | None = None,
-        *,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
     @overload
     def join(
@@ -123,10 +117,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         how: Literal["inner", "left", "full"],
         within: Seconds | tuple[Seconds, Seconds] | None = None,
         ttl: Seconds | None = None,
-        *,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, tuple[V_co | None, W | None], V_co | W]: ...
     def join(
         self,
@@ -209,10 +200,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         table: KeyedStream[K_co, W],
         how: Literal["inner"],
         ttl: Seconds | None = None,
-        *,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
     @overload
     def lookup(
@@ -221,10 +209,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         table: KeyedStream[K_co, W],
         how: Literal["inner", "left"] = "left",
         ttl: Seconds | None = None,
-        *,
-        watermark: Literal["partition", "key"] = "partition",
-        lateness: Seconds = 0,
-        patience: Seconds | None = None,
+        **per_key: Unpack[PerKey],
     ) -> LateStream[K_co, tuple[V_co, W | None], V_co | W]: ...
     def lookup(
         self,

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from .streams import Stream
 
 
-__all__ = ["KeyedVerbs"]
-
-
 class KeyedVerbs(KeyedBase[K_co, V_co]):
     """The verbs of :class:`KeyedStream` alone that keep no state."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .._values.types import OnError
     from .streams import KeyedStream
 
-__all__ = ["LimitVerbs"]
-
 
 class Last:
     """Passes the values of a key on that differ from the one before them, in what ``read`` reads of them."""

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 TYPE_CHECKING = False
 
-__all__ = ["Verbs", "verbs_are_found"]
 
 C = TypeVar("C")
 
@@ -24,10 +23,7 @@ WAYS = {
     ("KeyedStream", "Stream"): "call values() or items() first",
     ("KeyedStream", "Windows"): "call window first",
     ("Windows", "KeyedStream"): "make a result of each window first, as count() does",
-    (
-        "Windows",
-        "Stream",
-    ): "make a result of each window first, as count() does, then call values()",
+    ("Windows", "Stream"): "make a result of each window first, as count() does, then call values()",
 }
 """How to get from a kind of stream to another; the nearest one first."""
 

@@ -8,7 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MISSING", "check_name"]
 
 MISSING: Any = object()
 """Stands for a source or sink that is not given: its name was forgotten, as a rule."""

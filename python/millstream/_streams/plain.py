@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
-
 from .._values.types import T_co
 from . import kernels as _kernels
 from .arguments import reading
@@ -15,9 +13,6 @@ if TYPE_CHECKING:
 
     from .._values.types import K, OnError
     from .streams import KeyedStream, Stream
-
-
-__all__ = ["PlainVerbs"]
 
 
 class PlainVerbs(PlainBase[T_co]):
@@ -41,17 +36,9 @@ class PlainVerbs(PlainBase[T_co]):
         """
         return self._new_stream(self._pipe.redistribute(), self._timed)
 
-    @overload
     def key_by(
-        self, f: Callable[[T_co], K], name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream[K, T_co]: ...
-    @overload
-    def key_by(
-        self, f: str, name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream[Any, T_co]: ...
-    def key_by(
-        self, f: Callable[[T_co], Any] | str, name: str | None = None, on_error: OnError = "fail"
-    ) -> KeyedStream[Any, T_co]:
+        self, f: Callable[[T_co], K] | str, name: str | None = None, on_error: OnError = "fail"
+    ) -> KeyedStream[K, T_co]:
         """Gives each item a key.
 
         A key is ``str``, ``bytes``, ``int``, ``bool`` or a tuple of them; objects of their subclasses are

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from .streams import KeyedStream, Stream
 
 
-__all__ = ["SharedVerbs"]
-
-
 class SharedVerbs(Base[Kind_co, T_co]):
     """Verbs of both kinds of streams. The items of a keyed stream are its values."""
 
@@ -191,19 +188,7 @@ class SharedVerbs(Base[Kind_co, T_co]):
     def enrich_cached(
         self: Plain[T_co],
         f: Callable[[W], U],
-        key: Callable[[T_co], W],
-        ttl: Seconds | None = None,
-        size: int = 10_000,
-        stale: Seconds = 0,
-        retry: Seconds = 1,
-        name: str | None = None,
-        on_error: OnError = "fail",
-    ) -> Stream[tuple[T_co, U]]: ...
-    @overload
-    def enrich_cached(
-        self: Plain[T_co],
-        f: Callable[[Any], U],
-        key: str,
+        key: Callable[[T_co], W] | str,
         ttl: Seconds | None = None,
         size: int = 10_000,
         stale: Seconds = 0,
@@ -227,19 +212,7 @@ class SharedVerbs(Base[Kind_co, T_co]):
     def enrich_cached(
         self: Keyed[AnyKey, T_co],
         f: Callable[[W], U],
-        key: Callable[[T_co], W],
-        ttl: Seconds | None = None,
-        size: int = 10_000,
-        stale: Seconds = 0,
-        retry: Seconds = 1,
-        name: str | None = None,
-        on_error: OnError = "fail",
-    ) -> KeyedStream[AnyKey, tuple[T_co, U]]: ...
-    @overload
-    def enrich_cached(
-        self: Keyed[AnyKey, T_co],
-        f: Callable[[Any], U],
-        key: str,
+        key: Callable[[T_co], W] | str,
         ttl: Seconds | None = None,
         size: int = 10_000,
         stale: Seconds = 0,

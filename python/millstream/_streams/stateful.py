@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from .streams import KeyedStream, LateStream, Windows
 
 
-__all__ = ["StatefulVerbs"]
-
-
 class StatefulVerbs(KeyedBase[K_co, V_co]):
     """The verbs of :class:`KeyedStream` with state of the user's own."""
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from .streams import KeyedStream, Stream
 
 
-__all__ = ["StepVerbs"]
-
-
 class StepVerbs(Base[Kind_co, T_co]):
     """The verbs of both kinds of streams that call a function. The items of a keyed stream are its values."""
 

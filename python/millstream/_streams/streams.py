@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .._values.types import OnError
     from ..windows import Window, Windower
 
-__all__ = ["KeyedStream", "LateStream", "Stream", "Joined", "Windows"]
-
 
 class Makers(StreamMakers):
     """Makes streams of the classes of this module."""

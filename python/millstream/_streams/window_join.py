@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Sides: TypeAlias = "tuple[list[Any], list[Any]]"
 
-__all__ = ["join"]
-
 
 def pairs(how: str) -> Callable[[Windowed[Sides]], list[Windowed[Any]]]:
     """The function that makes pairs of the values of a window."""

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from .streams import KeyedStream, LateStream
 
 
-__all__ = ["WindowVerbs"]
-
-
 class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     """The verbs of :class:`Windows`."""
 
@@ -117,9 +114,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     @overload
     def sum(self: WindowVerbs[K_co, Adds], f: None = None) -> LateStream[K_co, Windowed[V_co], V_co]: ...
     @overload
-    def sum(self, f: Callable[[V_co], N]) -> LateStream[K_co, Windowed[N], V_co]: ...
-    @overload
-    def sum(self, f: str) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def sum(self, f: Callable[[V_co], N] | str) -> LateStream[K_co, Windowed[N], V_co]: ...
     def sum(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[Any, Any, Any]:
         """Adds the values of each window, or a field of each. Text is refused.
 
@@ -148,9 +143,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     @overload
     def min(self: WindowVerbs[K_co, Compares], f: None = None) -> LateStream[K_co, Windowed[V_co], V_co]: ...
     @overload
-    def min(self, f: Callable[[V_co], C]) -> LateStream[K_co, Windowed[C], V_co]: ...
-    @overload
-    def min(self, f: str) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def min(self, f: Callable[[V_co], C] | str) -> LateStream[K_co, Windowed[C], V_co]: ...
     def min(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[K_co, Any, V_co]:
         """Finds the least value of each window, or of a field; of two equal ones the earlier.
 
@@ -181,9 +174,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     @overload
     def max(self: WindowVerbs[K_co, Compares], f: None = None) -> LateStream[K_co, Windowed[V_co], V_co]: ...
     @overload
-    def max(self, f: Callable[[V_co], C]) -> LateStream[K_co, Windowed[C], V_co]: ...
-    @overload
-    def max(self, f: str) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def max(self, f: Callable[[V_co], C] | str) -> LateStream[K_co, Windowed[C], V_co]: ...
     def max(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[K_co, Any, V_co]:
         """Finds the greatest value of each window, or of a field; of two equal ones the earlier.
 
@@ -359,18 +350,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         initial: Callable[[], A],
         add: Callable[[A, V_co], A],
         merge: Callable[[A, A], A] | None = None,
-        *,
-        result: Callable[[A, Bounds], R],
-        aliases: Aliases | None = None,
-        migrate: Migrate | None = None,
-    ) -> LateStream[K_co, Windowed[R], V_co]: ...
-    @overload
-    def aggregate(
-        self,
-        initial: Callable[[], A],
-        add: Callable[[A, V_co], A],
-        merge: Callable[[A, A], A] | None,
-        result: Callable[[A, Bounds], R],
+        result: Callable[[A, Bounds], R] = ...,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
     ) -> LateStream[K_co, Windowed[R], V_co]: ...

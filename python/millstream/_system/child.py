@@ -22,10 +22,8 @@ from .._errors.command import UsageError, report_error
 from .._errors.flow import ServiceError
 from .._service.failures import failed
 from .._service.load import load
-from .._service.options import Hooks, Retention
+from .._service.options import Hooks, Retention, arguments
 from .gateway import GatewayPart
-
-__all__ = ["main"]
 
 #: The time between two looks at the services, in seconds.
 EVERY_S = 0.2
@@ -59,22 +57,8 @@ class Part(threading.Thread):
 
         order = self.order
         retention = Retention(order["retain_bytes"], order["retain_age_s"], order["retain_for_cursors"])
-        serve(
-            self.component,
-            order["inputs"],
-            out=order["out"],
-            wait=order["wait"],
-            on_error=order["on_error"],
-            dead_letters=order["dead_letters"],
-            on_difference=order["on_difference"],
-            accept_differences=order["accept_differences"],
-            rebuild=order["rebuild"],
-            snapshot_every=order["snapshot_every"],
-            sync=order["sync"],
-            wait_follower=order["wait_follower"],
-            hooks=Hooks(self.stopper, self.meter, retention, order["cores"], self.note_missing),
-            wait_for_inputs=True,
-        )
+        hooks = Hooks(self.stopper, self.meter, retention, order["cores"], self.note_missing)
+        serve(self.component, **arguments(serve, order), hooks=hooks, wait_for_inputs=True)
 
     def note_missing(self, missing: Sequence[str]) -> None:
         """Notes which input the service waits for, for its status."""

@@ -20,10 +20,8 @@ from .._run.logs import configure
 from .._run.page_options import add_http, add_log, check_http
 from .._stores.journal import Journal
 from .file import Service, System, read
-from .gateway import NAME, Gateway
+from .gateway import NAME
 from .system import SystemSupervisor, acquire_lock, next_of, send_request, service_status
-
-__all__ = ["add_verbs"]
 
 #: How long a new supervisor waits for the processes of one that was killed, in seconds, beyond their limit.
 LEFT_S = 5.0
@@ -121,7 +119,7 @@ def down_verb(options: Any) -> int:
         return 0
     while is_held(system.state):
         time.sleep(0.02)
-    processes = known_status(system).get("processes", {}).items()
+    processes = service_status(system, "status").get("processes", {}).items()
     broken = [f"{name}: {known['broken_off']}" for name, known in processes if known.get("broken_off")]
     return report_error("; ".join(broken), 1, "service down") if broken else 0
 
@@ -151,19 +149,13 @@ def status_verb(options: Any) -> int:
         print(json.dumps(found))
         return 0
     rows = [("service", "state", "pid", "restarts", "calls/s", "behind", "last error")]
-    for service in found["services"]:
-        behind = ", ".join(map(shown_lag, service["inputs"]))
-        pid = service["pid"] or "-"
-        error = service["error"] or "-"
-        rate = f"{service['calls_per_s']:g}"
-        rows.append(
-            (service["name"], service["state"], str(pid), str(service["restarts"]), rate, behind, error)
-        )
     gateway = found["gateway"]
-    if gateway is not None:
-        pid = gateway["pid"] or "-"
-        error = gateway["error"] or "-"
-        rows.append((NAME, gateway["state"], str(pid), str(gateway["restarts"]), "-", "-", error))
+    parts = found["services"] + ([] if gateway is None else [{"name": NAME, **gateway}])
+    for part in parts:
+        behind = ", ".join(map(shown_lag, part["inputs"])) if "inputs" in part else "-"
+        rate = f"{part['calls_per_s']:g}" if "calls_per_s" in part else "-"
+        pid, restarts = str(part["pid"] or "-"), str(part["restarts"])
+        rows.append((part["name"], part["state"], pid, restarts, rate, behind, part["error"] or "-"))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
@@ -180,25 +172,16 @@ def shown_lag(lag: dict[str, Any]) -> str:
 
 def status(system: System) -> dict[str, Any]:
     """State, lag and rates of each service, whether they run or not."""
-    known = known_status(system)
+    known = service_status(system, "status")
     lives = is_held(system.state) and is_alive(known.get("pid"))
+    gateway = system.gateway and {"listen": system.gateway.listen, **process_row(NAME, known, lives)}
     return {
         "system": system.path,
         "running": lives,
         "pid": known.get("pid") if lives else None,
         "services": [service_row(system, service, known, lives) for service in system.services],
-        "gateway": None if system.gateway is None else gateway_row(system.gateway, known, lives),
+        "gateway": gateway,
     }
-
-
-def known_status(system: System) -> dict[str, Any]:
-    """The last status that a supervisor of the system has written; empty where none has."""
-    try:
-        with open(os.path.join(system.state, "status.json"), encoding="utf-8") as file:
-            known: dict[str, Any] = json.load(file)
-            return known
-    except (OSError, ValueError):
-        return {}
 
 
 def is_alive(pid: object) -> bool:
@@ -213,41 +196,31 @@ def is_alive(pid: object) -> bool:
     return True
 
 
-def gateway_row(gateway: Gateway, known: dict[str, Any], lives: bool) -> dict[str, Any]:
-    process = known.get("processes", {}).get(NAME, {})
+def process_row(name: str, known: dict[str, Any], lives: bool) -> dict[str, Any]:
+    process = known.get("processes", {}).get(name, {})
     state = process.get("state", "stopped")
-    pid = process.get("pid")
     if not lives:
         state = "failed" if state == "failed" else "stopped"
-        pid = None
     return {
-        "listen": gateway.listen,
         "state": state,
-        "pid": pid,
+        "pid": process.get("pid") if lives else None,
         "restarts": process.get("restarts", 0),
         "error": process.get("error"),
     }
 
 
 def service_row(system: System, service: Service, known: dict[str, Any], lives: bool) -> dict[str, Any]:
-    process = known.get("processes", {}).get(service.process, {})
     own = service_status(system, service.name)
-    state = process.get("state", "stopped")
-    pid = process.get("pid")
-    if not lives:
-        state = "failed" if state == "failed" else "stopped"
-        pid = None
+    process = process_row(service.process, known, lives)
+    pid = process["pid"]
     here = pid is not None and own.get("pid") == pid
-    if state == "running":
-        state = own["state"] if here else "starting"
+    if process["state"] == "running":
+        process["state"] = own["state"] if here else "starting"
     positions = own.get("positions", {})
     return {
         "name": service.name,
         "process": service.process,
-        "state": state,
-        "pid": pid,
-        "restarts": process.get("restarts", 0),
-        "error": process.get("error"),
+        **process,
         "calls": own.get("calls", 0),
         "ticks": own.get("ticks", 0),
         "skipped": own.get("skipped", 0),

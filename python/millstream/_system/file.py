@@ -10,12 +10,13 @@ import importlib
 import os
 import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .._errors.command import UsageError
 from .._run.supervisor import Restart
-from .gateway import NAME, Gateway, gateway_table
+from .._service.gateway import Gateway
+from .gateway import NAME, gateway_table
 from .table import Source, Table
 
 __all__ = ["JournalOptions", "Process", "Restart", "Service", "System", "read"]
@@ -79,7 +80,7 @@ class Process:
             "services": [self.part(service, system) for service in self.services],
         }
         if self.is_gateway and system.gateway is not None:
-            order["gateway"] = system.gateway.order()
+            order["gateway"] = asdict(system.gateway)
         return order
 
     def part(self, service: Service, system: System) -> dict[str, Any]:

@@ -5,45 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._errors.command import UsageError
 from .._errors.flow import ServiceError
 from .._service.failures import failed
-from .._service.gateway import IDEMPOTENCY_KEEP_S, LOOK_S, MAX_BODY, Calls, gateway_of, is_keep
+from .._service.gateway import IDEMPOTENCY_KEEP_S, LOOK_S, MAX_BODY, Calls, Gateway, is_keep
 
 if TYPE_CHECKING:
     from .file import Process, Service
     from .table import Table
 
-__all__ = ["NAME", "Gateway", "GatewayPart", "gateway_table"]
 
 #: The name of the process of a gateway.
 NAME = "gateway"
-
-
-@dataclass(frozen=True)
-class Gateway:
-    """The table ``[gateway]``."""
-
-    listen: str
-    calls: tuple[Calls, ...]
-    feeds: tuple[str, ...]
-    #: Journals of calls with the outputs that answer them.
-    answers: tuple[tuple[str, str], ...]
-    #: The outputs of the services that are asked.
-    states: tuple[str, ...]
-    token_file: str | None
-    origins: tuple[str, ...]
-    sync: str
-    max_body: int
-    #: How long the key of a call is kept, in seconds.
-    idempotency_keep_s: float
-
-    def order(self) -> dict[str, Any]:
-        """The order of the gateway on the standard input of its process."""
-        return asdict(self)
 
 
 def gateway_table(
@@ -143,20 +118,10 @@ class GatewayPart(threading.Thread):
 
     def __init__(self, order: dict[str, Any]) -> None:
         super().__init__(name=NAME, daemon=True)
-        calls = [Calls(it["journal"], tuple(it["classes"]), tuple(it["without"])) for it in order["calls"]]
+        calls = [Calls(**it) for it in order["calls"]]
+        answers = [(it[0], it[1]) for it in order["answers"]]
         try:
-            self.gateway = gateway_of(
-                order["listen"],
-                calls,
-                order["feeds"],
-                answers=[(it[0], it[1]) for it in order["answers"]],
-                states=order["states"],
-                token_file=order["token_file"],
-                origins=order["origins"],
-                sync=order["sync"],
-                max_body=order["max_body"],
-                idempotency_keep_s=order["idempotency_keep_s"],
-            )
+            self.gateway = Gateway(**order | {"calls": calls, "answers": answers}).start()
         except UsageError as error:
             raise UsageError(f"[gateway]: {error}") from None
         print(f"listening on {self.gateway.address}", flush=True)

@@ -12,8 +12,6 @@ from typing import Any
 from .._run.supervisor import Child, End, Unit, describe_exit
 from .file import Process, System
 
-__all__ = ["Running"]
-
 
 class Running(Unit[Child]):
     """A process of the file, whether it runs at the moment or not.

@@ -24,8 +24,6 @@ from .._stores.journal import Journal
 from .file import System, read
 from .process import Running
 
-__all__ = ["SystemSupervisor", "acquire_lock", "send_request"]
-
 #: How often inputs that no service of the system writes are pruned, in seconds.
 PRUNE_S = 10.0
 
@@ -292,7 +290,7 @@ def described(system: System) -> dict[str, Any]:
 
 
 def service_status(system: System, name: str) -> dict[str, Any]:
-    """The last output of the process of a service."""
+    """The last output of the process of a service; ``status`` is that of the supervisor."""
     try:
         with open(os.path.join(system.state, f"{name}.json"), encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)

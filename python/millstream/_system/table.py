@@ -10,17 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .._connectors.durable import BYTES
 from .._errors.command import UsageError
 from .._errors.flow import ServiceError
 from .._service.options import seconds, sync_seconds
 
-__all__ = ["Source", "Table"]
-
 Place = tuple[str, ...]
-
-UNITS = {"": 1, "B": 1}
-UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("kMGT", 1)}
-UNITS |= {f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", 1)}
 
 
 class Source(NamedTuple):
@@ -191,9 +186,10 @@ class Table:
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
             return value
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\w*)", value) if isinstance(value, str) else None
-        if found is None or found[2] not in UNITS:
+        unit = "B" if found is None else found[2] or "B"
+        if found is None or unit not in BYTES:
             raise self.error(key, f"is a number of bytes, or a text like 10 GiB, not {value!r}")
-        return round(float(found[1]) * UNITS[found[2]])
+        return round(float(found[1]) * BYTES[unit])
 
     def environment(self, key: str) -> dict[str, str]:
         table = self.table(key, required=False)

@@ -8,8 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Clock"]
-
 
 class Clock(Protocol):
     """Computes the times of one partition of a source, for :meth:`Stream.event_clock`.

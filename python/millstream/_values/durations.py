@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Seconds: TypeAlias = "float | timedelta | str"
 
-SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+SECONDS = {"us": 1e-6, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 """The units of text."""
 LONGEST = 200 * 365 * 86_400
 """In seconds: the engine can count it in nanoseconds, and it is longer than any wait."""

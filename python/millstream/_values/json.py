@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-__all__ = ["dump", "load"]
-
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any
 
 from .. import _millstream
 from .._connectors.file_options import MAX_FRAME, paths_of, poll, positive
@@ -16,37 +16,19 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from .durations import Seconds
-    from .types import Frame, U
+    from .types import Frame, T, Written
 
     Path = str | os.PathLike[str]
     Compression = Literal["auto", "gzip", "zstd"] | None
 
-__all__ = ["json_lines", "json_lines_directory", "write_json_lines"]
 
-
-@overload
 def json_lines(
     path: Path | Sequence[Path],
-    type: None = None,
+    type: type[T] | None = None,
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
     local: bool = False,
-) -> _millstream.ByteSource[Any]: ...
-@overload
-def json_lines(
-    path: Path | Sequence[Path],
-    type: type[U],
-    max_line: int = MAX_FRAME,
-    compression: Compression = "auto",
-    local: bool = False,
-) -> _millstream.ByteSource[U]: ...
-def json_lines(
-    path: Path | Sequence[Path],
-    type: Any = None,
-    max_line: int = MAX_FRAME,
-    compression: Compression = "auto",
-    local: bool = False,
-) -> _millstream.ByteSource[Any]:
+) -> _millstream.ByteSource[T]:
     """Reads files whose lines are JSON values (UTF-8).
 
     A line that is no JSON, or no value of ``type``, is treated as ``on_error`` of the source says; the error
@@ -91,39 +73,16 @@ def json_lines(
     )
 
 
-@overload
 def json_lines_directory(
     path: Path,
     pattern: str = "*.jsonl",
-    type: None = None,
+    type: type[T] | None = None,
     partitions: int = 1,
     follow: Seconds | None = None,
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
     local: bool = False,
-) -> _millstream.ByteSource[Any]: ...
-@overload
-def json_lines_directory(
-    path: Path,
-    pattern: str = "*.jsonl",
-    *,
-    type: type[U],
-    partitions: int = 1,
-    follow: Seconds | None = None,
-    max_line: int = MAX_FRAME,
-    compression: Compression = "auto",
-    local: bool = False,
-) -> _millstream.ByteSource[U]: ...
-def json_lines_directory(
-    path: Path,
-    pattern: str = "*.jsonl",
-    type: Any = None,
-    partitions: int = 1,
-    follow: Seconds | None = None,
-    max_line: int = MAX_FRAME,
-    compression: Compression = "auto",
-    local: bool = False,
-) -> _millstream.ByteSource[Any]:
+) -> _millstream.ByteSource[T]:
     """Reads all files of JSON lines in a directory: values as :func:`json_lines`, files as :func:`directory`.
 
     Args:
@@ -170,17 +129,9 @@ def json_lines_directory(
     )
 
 
-@overload
 def write_json_lines(
-    path: Path, encode: None = None, compression: Compression = "auto"
-) -> _millstream.ByteSink[object]: ...
-@overload
-def write_json_lines(
-    path: Path, encode: Callable[[U], Frame], compression: Compression = "auto"
-) -> _millstream.ByteSink[U]: ...
-def write_json_lines(
-    path: Path, encode: Callable[[Any], Any] | None = None, compression: Compression = "auto"
-) -> _millstream.ByteSink[Any]:
+    path: Path, encode: Callable[[Written], Frame] | None = None, compression: Compression = "auto"
+) -> _millstream.ByteSink[Written]:
     """Writes each item as a line of JSON to a file, which is created anew.
 
     An item that JSON cannot represent fails the flow: NaN and infinities too, which are no JSON.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["read", "values_of", "written"]
-
 
 def written(
     step: str, key: Any, item: Any, error: str, position: str | None, show: Callable[[object], str]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["PLAIN", "copied", "separate"]
 
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, tuple, frozenset})
 """Types whose objects are never copied by :func:`copied`."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["Record"]
-
 
 class RecordType(type):
     """The type of record classes: reads the format, and puts a descriptor for each field on the class."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     Aliases: TypeAlias = "Mapping[str, type] | Iterable[str]"
     Migrate: TypeAlias = "Callable[[Any], Any]"
 
-__all__ = ["Revival", "reviving"]
 
 CONTAINERS = (dict, list, set, bytearray)
 MISSING = object()

@@ -11,7 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["EMPTY", "UNCHANGED", "BadRow", "Row", "Rows", "Unchanged"]
 
 EMPTY = None
 """The place of an item that empties the table."""

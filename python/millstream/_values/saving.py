@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["dump", "read", "way"]
 
 SNAPSHOT = ord("l")
 STRUCT = ord("s")

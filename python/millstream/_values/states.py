@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = [
-    "changeable",
-    "is_immutable",
-    "own_state_or_raise",
-    "state_first_or_raise",
-    "without_arguments_or_raise",
-]
 
 VALUE_NAMES = frozenset(
     {"item", "value", "val", "v", "x", "data", "event", "msg", "message", "record", "row"}

@@ -90,12 +90,15 @@ if TYPE_CHECKING:
 
         def __lt__(self, other: Any, /) -> Any: ...
 
-    K = Variable("K", bound=Key)
+    # A key, a value that is added, one that is compared: where a field is named, not a function, Any.
+    K = TypeVar("K", bound=Key, default=Any)
     # The keys of a stream that has them: `key_by` has checked their type.
     AnyKey = Variable("AnyKey")
     A = Variable("A")
-    N = Variable("N", bound=Adds)
-    C = Variable("C", bound=Compares)
+    N = TypeVar("N", bound=Adds, default=Any)
+    C = TypeVar("C", bound=Compares, default=Any)
+    # What a sink takes that has a function for it, or else any object.
+    Written = TypeVar("Written", default=object)
     R = Variable("R")
     S = Variable("S")
     W = Variable("W")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .. import _millstream
 
-__all__ = ["counter", "gauge"]
-
 
 def counter(name: str, help: str = "") -> _millstream.Counter:
     """Returns the counter of this name, which any function of a step may increase.

@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._connectors.outbox import OutboxIdentity
 
-__all__ = ["Chain", "create_or_compare"]
 
 DIGITS = 20
 """The largest number of a record has so many: names are in the order of the numbers."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .formats import Format
     from .partitions import Partitions
 
-__all__ = ["Destination", "WriteOptions", "opened"]
-
 
 @dataclass(frozen=True)
 class WriteOptions:
@@ -36,23 +34,31 @@ class WriteOptions:
     partitions: Partitions | None = None
 
 
-def opened(options: WriteOptions) -> Prefix:
-    """The prefix below which objects are written."""
-    store = open_store(options.to, options.config, options.timeout, create=True)
-    return Prefix(store, describe(options.to), options.prefix)
+class Objects:
+    """The destination of an outbox. A delivery that is repeated is compared with what is there."""
 
-
-class Destination:
-    """Writes the deliveries of an outbox as objects."""
+    _compares = True
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
-        self.format = options.format
 
     def connect(self, outbox: OutboxIdentity) -> None:
-        self.prefix = opened(self.options)
+        options = self.options
+        store = open_store(options.to, options.config, options.timeout, create=True)
+        self.prefix = Prefix(store, describe(options.to), options.prefix)
         self.outbox = outbox
-        self.chain = Chain(self.prefix, outbox.id)
+        self.chain = Chain(self.prefix, self.directory(outbox))
+
+    def directory(self, outbox: OutboxIdentity) -> str:
+        """The directory of the chain that tells the position."""
+        return outbox.id
+
+    def skip(self, number: int) -> None:
+        """Leaves a gap: the next object has the number of its own first item."""
+
+
+class Destination(Objects):
+    """Writes each delivery as an object."""
 
     def position(self) -> int | None:
         newest = self.chain.newest()
@@ -69,6 +75,6 @@ class Destination:
         return first + count - 1
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
-        content = self.format.join(batch, first)
-        name = self.chain.name(first, self.format.ending)
+        content = self.options.format.join(batch, first)
+        name = self.chain.name(first, self.options.format.ending)
         create_or_compare(self.prefix, self.outbox, name, content, first, last)

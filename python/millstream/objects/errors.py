@@ -6,8 +6,6 @@ import re
 
 from .._errors.flow import FlowError, Refused
 
-__all__ = ["ObjectError", "RowError", "failure", "is_not_supported", "reason"]
-
 RETRIED_STATUS = (408, 409, 425, 429)
 """Answers of the class 4xx after which the same request may succeed later."""
 RETRIED_CODES = ("RequestTimeout", "ExpiredToken", "ServiceUnavailable", "SlowDown", "InternalError")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-__all__ = ["Format", "JsonLines", "Lines", "Parquet", "count_items", "import_pyarrow"]
 
 ROWS = 1000
 """How many rows of Parquet are passed on at once."""

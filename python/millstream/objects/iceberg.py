@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import sleep
 from typing import Any
 
-from .._connectors.outbox import OutboxSink, sink
+from .._connectors.outbox import OutboxSink, destination
 from .._errors.flow import FlowUsageError, RetryLater
 from .._values.backoff import Backoff
 from .errors import ObjectError
@@ -19,10 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .._connectors.outbox import OutboxIdentity
-    from .._values.durations import Seconds
+    from typing_extensions import Unpack
 
-__all__ = ["iceberg"]
+    from .._connectors.outbox import OutboxIdentity, OutboxOptions
+
 
 OUTBOX = "millstream.outbox"
 LAST = "millstream.last"
@@ -46,13 +46,7 @@ def iceberg(
     *,
     catalog: str = "default",
     properties: Mapping[str, str] | None = None,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 100_000,
-    batch_bytes: int | str = "64MiB",
-    batch_age: Seconds | None = 60.0,
-    wait_at_end: Seconds = 60.0,
+    **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Any]:
     """Appends items to a table of Apache Iceberg, each once in a run with a state directory.
 
@@ -64,14 +58,9 @@ def iceberg(
         catalog: the name of the catalog in the configuration of pyiceberg.
         properties: the configuration of the catalog, such as ``uri`` and ``warehouse``; what it leaves open
             comes from ``.pyiceberg.yaml`` and the environment.
-        retry: as in :func:`millstream.sink`.
-        max_bytes: as in :func:`millstream.sink`.
-        max_age: as in :func:`millstream.sink`.
-        batch: the largest number of items in a snapshot.
-        batch_bytes: a snapshot ends at the item with which its items have so many bytes in the outbox.
-        batch_age: a snapshot that is not full ends when its oldest item has this age, in seconds or as a
-            timedelta. None: each commit ends one.
-        wait_at_end: as in :func:`millstream.sink`.
+        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (100,000
+            items by default), ``batch_bytes`` (64 MiB by default), ``batch_age`` (60 seconds by default; with
+            None each commit ends a snapshot) and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -88,18 +77,8 @@ def iceberg(
     import_pyiceberg()
     if not isinstance(table, str) or "." not in table.strip("."):
         raise FlowUsageError(f'table is a name with its namespace, such as "shop.orders", not {table!r}')
-    make = sink(
-        type(f"iceberg {table}", (_Table,), {}),
-        retry=retry,
-        max_bytes=max_bytes,
-        max_age=max_age,
-        batch=batch,
-        batch_bytes=batch_bytes,
-        batch_age=batch_age,
-        wait_at_end=wait_at_end,
-    )
-    made: OutboxSink[Any] = make(table, catalog, dict(properties or {}))
-    return made
+    made: OutboxOptions = {"batch": 100_000, "batch_bytes": "64MiB", "batch_age": 60.0, **outbox}
+    return destination(f"iceberg {table}", _Table, **made)(table, catalog, dict(properties or {}))
 
 
 def import_pyiceberg() -> Any:

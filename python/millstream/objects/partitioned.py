@@ -13,7 +13,7 @@ import json
 import logging
 
 from .chain import Chain, create_or_compare
-from .destination import WriteOptions, opened
+from .destination import Objects, WriteOptions
 from .errors import ObjectError
 from .formats import Parquet
 from .partitions import Partitions
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from .._connectors.outbox import OutboxIdentity
 
-__all__ = ["PartitionedDestination"]
 
 log = logging.getLogger("millstream.flow.sink")
 MARKERS = "_millstream"
@@ -35,21 +34,22 @@ REMEMBERED = 10_000
 """Of how many partitions the last number is remembered; of others it is read again."""
 
 
-class PartitionedDestination:
+class PartitionedDestination(Objects):
     """Writes the deliveries of an outbox as objects of partitions."""
 
     def __init__(self, options: WriteOptions) -> None:
         assert isinstance(options.format, Parquet) and options.partitions is not None
-        self.options = options
+        super().__init__(options)
         self.format: Parquet = options.format
         self.partitions: Partitions = options.partitions
 
     def connect(self, outbox: OutboxIdentity) -> None:
-        self.prefix = opened(self.options)
-        self.outbox = outbox
-        self.chain = Chain(self.prefix, f"{MARKERS}/{outbox.id}")
+        super().connect(outbox)
         self.marker: str | None = None
         self.lasts: dict[str, int] = {}
+
+    def directory(self, outbox: OutboxIdentity) -> str:
+        return f"{MARKERS}/{outbox.id}"
 
     def position(self) -> int | None:
         newest = self.chain.newest()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     PartitionBy: TypeAlias = str | Sequence[str] | Mapping[str, str | Callable[[Any], Any]]
 
-__all__ = ["Partitions", "segment"]
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows without a value."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Position = dict[str, tuple[str, int, int]]
 
-__all__ = ["ReadOptions", "Reading"]
 
 log = logging.getLogger("millstream.flow.source")
 COMPLETE = -1

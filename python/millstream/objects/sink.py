@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .._connectors.outbox import OutboxSink, sink
+from .._connectors.outbox import OutboxSink, destination
 from .._errors.flow import FlowUsageError
 from .._values.durations import nanos
 
@@ -14,17 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Literal
 
-    from .._connectors.outbox import OutboxIdentity
-    from .._values.backoff import Backoff
+    from typing_extensions import Unpack
+
+    from .._connectors.outbox import OutboxOptions
     from .._values.durations import Seconds
-    from .destination import Destination
     from .formats import Format
-    from .partitioned import PartitionedDestination
     from .partitions import PartitionBy
 
     FormatName = Literal["parquet", "json_lines", "lines"]
-
-__all__ = ["check_place", "format_of", "write"]
 
 
 def write(
@@ -36,15 +33,9 @@ def write(
     schema: Any = None,
     compression: str | None = "auto",
     timeout: Seconds = 30.0,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 100_000,
-    batch_bytes: int | str = "16MiB",
-    batch_age: Seconds | None = 10.0,
-    wait_at_end: Seconds = 60.0,
     partition_by: PartitionBy | None = None,
     max_partitions: int = 1000,
+    **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Any]:
     """Writes items into objects of a store, each once in a run with a state directory.
 
@@ -71,19 +62,14 @@ def write(
         compression: of lines: ``"gzip"``, ``"zstd"`` or None; ``"auto"`` is None. Of Parquet the codec:
             ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or None; ``"auto"`` is zstd.
         timeout: the limit for a request to the store of a URL, in seconds.
-        retry: as in :func:`millstream.sink`.
-        max_bytes: as in :func:`millstream.sink`.
-        max_age: as in :func:`millstream.sink`.
-        batch: the largest number of items in an object.
-        batch_bytes: an object ends at the item with which its items have so many bytes in the outbox.
-        batch_age: an object that is not full ends when its oldest item has this age, in seconds or as a
-            timedelta. None: each commit ends an object.
-        wait_at_end: as in :func:`millstream.sink`.
         partition_by: of Parquet: the name of a column, or several, or a dict from the name of each partition
             to a column or to a function of the row, for instance ``{"dt": lambda row: row["time"].date()}``.
             A value is text, a whole number, a bool, a date, a datetime or None. Objects do not have the
             columns.
         max_partitions: the largest number of partitions in one delivery; more fail the flow.
+        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (100,000
+            items by default), ``batch_bytes`` (16 MiB by default), ``batch_age`` (10 seconds by default; with
+            None each commit ends an object) and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -104,7 +90,8 @@ def write(
         ...     [(path.name, path.read_text()) for path in Path(folder).glob("orders/*/*")]
         [('00000000000000000000.jsonl', '{"id":1}\\n{"id":2}\\n')]
     """
-    from .destination import WriteOptions
+    from .destination import Destination, WriteOptions
+    from .partitioned import PartitionedDestination
     from .partitions import Partitions
 
     name = check_place(to, prefix, config)
@@ -117,45 +104,9 @@ def write(
     shape = format_of(format, schema=schema, compression=compression, without=without)
     seconds = nanos("timeout", timeout, 1_000_000) / 1e9
     options = WriteOptions(to, shape, prefix, config, seconds, partitions)
-    # A sink is described in messages by the name of its class.
-    make = sink(
-        type(f"objects {name}", (_Objects,), {}),
-        encode=shape.encoder(),
-        retry=retry,
-        max_bytes=max_bytes,
-        max_age=max_age,
-        batch=batch,
-        batch_bytes=batch_bytes,
-        batch_age=batch_age,
-        wait_at_end=wait_at_end,
-    )
-    made: OutboxSink[Any] = make(options)
-    return made
-
-
-class _Objects:
-    """The destination, which is imported with obstore when a flow connects."""
-
-    _compares = True
-
-    def __init__(self, options: Any) -> None:
-        from .destination import Destination
-        from .partitioned import PartitionedDestination
-
-        kind = Destination if options.partitions is None else PartitionedDestination
-        self.destination: Destination | PartitionedDestination = kind(options)
-
-    def connect(self, outbox: OutboxIdentity) -> None:
-        self.destination.connect(outbox)
-
-    def write(self, batch: list[Any], first: int, last: int) -> None:
-        self.destination.write(batch, first, last)
-
-    def position(self) -> int | None:
-        return self.destination.position()
-
-    def skip(self, number: int) -> None:
-        """Leaves a gap: the next object has the number of its own first item."""
+    made: OutboxOptions = {"batch": 100_000, "batch_bytes": "16MiB", "batch_age": 10.0, **outbox}
+    kind = Destination if partitions is None else PartitionedDestination
+    return destination(f"objects {name}", kind, encode=shape.encoder(), **made)(options)
 
 
 def check_place(where: Any, prefix: str, config: Mapping[str, Any] | None) -> str:

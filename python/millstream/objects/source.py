@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .reader import ReadOptions
     from .sink import FormatName
 
-__all__ = ["read"]
 
 PATTERNS = {"parquet": ("*.parquet",), "json_lines": ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst")}
 """The names that are read by default."""

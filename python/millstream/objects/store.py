@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = ["Found", "Prefix", "Reader", "describe", "import_obstore", "open_store"]
 
 log = logging.getLogger("millstream.flow.sink")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import datetime
     from typing import Any, Literal
 
-__all__ = ["Change"]
-
 
 @dataclass(slots=True)
 class Change:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from .._values.backoff import Backoff
 
-__all__ = ["ChangesOptions"]
-
 
 @dataclass(frozen=True)
 class ChangesOptions:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     import psycopg
 
-__all__ = ["answered", "connect", "connection_parameters", "describe_server", "limited", "import_psycopg"]
 
 CLIENT_DEFAULTS = {
     "client_encoding": "UTF8",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .pgoutput import Field, Message
     from .types import Types
 
-__all__ = ["Decoder", "RowDecoder"]
-
 
 class WrongValue(Exception):
     """A value that cannot be decoded, in the column ``column``."""

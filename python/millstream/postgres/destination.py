@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .._connectors.outbox import OutboxIdentity
     from .._connectors.table_sink import TableOptions
 
-__all__ = ["Destination"]
 
 RUN = os.urandom(4).hex()
 """Tells connections of this process from those of others. A forked process connects anew."""

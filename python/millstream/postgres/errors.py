@@ -8,7 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresError", "code_may_pass", "is_of_row", "may_pass", "one_line", "report", "unreachable"]
 
 RETRIED_CLASSES = (
     "08",  # connection exceptions

@@ -17,27 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "Begin",
-    "Commit",
-    "Damaged",
-    "Delete",
-    "Field",
-    "Insert",
-    "Keepalive",
-    "Message",
-    "Relation",
-    "RelationColumn",
-    "Truncate",
-    "Update",
-    "Wal",
-    "format_lsn",
-    "parse_frame",
-    "parse_lsn",
-    "parse_message",
-    "parse_row",
-    "status_update",
-]
 
 EPOCH_US = 946_684_800_000_000
 """Microseconds from 1970 to 2000, with which PostgreSQL begins to count."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .publication import Published
 
-__all__ = ["START", "Known", "Position", "Snapshot", "Streaming", "TablesAdded", "read_position"]
-
 
 START = ("start",)
 """The position before anything is known."""

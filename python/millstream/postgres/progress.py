@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .._connectors.outbox import OutboxIdentity
     from .table import Table
 
-__all__ = ["NAME", "Progress", "Unanswered"]
 
 NAME = "millstream_progress"
 CREATE = """

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-__all__ = ["Published", "Selection"]
-
 
 @dataclass(frozen=True)
 class Published:

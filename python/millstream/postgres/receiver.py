@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .changes_options import ChangesOptions
     from .position import Position
 
-__all__ = ["Receiver", "Stopped"]
 
 log = logging.getLogger("millstream.flow.source")
 CHUNKS = 4

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .publication import Published
     from .receiver import Receiver
 
-__all__ = ["Session"]
 
 log = logging.getLogger("millstream.flow.source")
 CHUNK = 1000

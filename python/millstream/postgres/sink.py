@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .._connectors.table_sink import TableOptions, column_names, table_sink
+from .._connectors.outbox import destination
+from .._connectors.table_sink import TableOptions, column_names
 from .._errors.flow import FlowUsageError
 from .._values.durations import nanos
 
@@ -11,14 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .._connectors.outbox import OutboxSink
-    from .._connectors.table_sink import Item
-    from .._values.backoff import Backoff
-    from .._values.durations import Seconds
-    from .destination import Destination
-    from .progress import Unanswered
+    from typing_extensions import Unpack
 
-__all__ = ["write"]
+    from .._connectors.outbox import OutboxOptions, OutboxSink
+    from .._connectors.table_sink import Item
+    from .._values.durations import Seconds
+    from .progress import Unanswered
 
 
 def write(
@@ -30,11 +29,7 @@ def write(
     delete: Callable[[Any], object] | None = None,
     truncate: Callable[[Any], object] | None = None,
     timeout: Seconds = 60.0,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 5000,
-    wait_at_end: Seconds = 60.0,
+    **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Item]:
     """Writes items as rows of a table of PostgreSQL, each once in a run with a state directory.
 
@@ -57,11 +52,8 @@ def write(
             :func:`changes` says: the rows before it are removed, those after it are not. It needs the right
             TRUNCATE.
         timeout: how long a transaction may take before it is given up and repeated, in seconds.
-        retry: as in :func:`millstream.sink`.
-        max_bytes: as in :func:`millstream.sink`.
-        max_age: as in :func:`millstream.sink`.
-        batch: the largest number of rows in a transaction.
-        wait_at_end: as in :func:`millstream.sink`.
+        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (5000
+            rows in a transaction by default), ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -78,6 +70,8 @@ def write(
     from .connection import connection_parameters, import_psycopg
 
     psycopg = import_psycopg()
+    from .destination import Destination
+
     try:
         connection_parameters(dsn)
     except psycopg.Error as error:
@@ -93,18 +87,5 @@ def write(
     )
     # What an earlier connection of the sink has left unanswered.
     unanswered: dict[str, Unanswered] = {}
-
-    def make() -> Destination:
-        from .destination import Destination
-
-        return Destination(options, unanswered)
-
-    return table_sink(
-        f"postgres table {table}",
-        make,
-        retry=retry,
-        max_bytes=max_bytes,
-        max_age=max_age,
-        batch=batch,
-        wait_at_end=wait_at_end,
-    )
+    made: OutboxOptions = {"batch": 5000, **outbox}
+    return destination(f"postgres table {table}", Destination, **made)(options, unanswered)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import psycopg
 
-__all__ = ["Slot", "check_slot", "find_slot", "Watch"]
 
 log = logging.getLogger("millstream.flow.source")
 

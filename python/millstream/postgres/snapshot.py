@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .publication import Published
     from .types import Types
 
-__all__ = ["begin_snapshot", "snapshot_changes"]
-
 
 def begin_snapshot(connection: psycopg.Connection[Any], snapshot: str) -> None:
     """Begins a transaction that sees what an exported snapshot does."""

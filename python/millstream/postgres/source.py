@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .._connectors.adapter.undecoded import Undecoded
     from .._values.durations import Seconds
 
-__all__ = ["changes"]
-
 
 def changes(
     dsn: str,

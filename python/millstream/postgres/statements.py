@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .._values.rows import Row
     from .table import Column, Table
 
-__all__ = ["Statements"]
 
 ROWS = "millstream_rows"
 NUMBER = "millstream_number"

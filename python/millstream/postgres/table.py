@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-__all__ = ["Column", "Table", "find_table", "split_name"]
 
 JSON_TYPES = ("json", "jsonb")
 

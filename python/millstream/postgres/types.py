@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from psycopg.adapt import AdaptersMap
 
-__all__ = ["Encoding", "Types"]
 
 FIRST_OWN_TYPE = 16384
 """Types with this number or a greater one are of users."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .._errors.flow import FlowError
 
-__all__ = ["SqliteError"]
-
 
 class SqliteError(FlowError):
     """SQLite refuses what a sink asks for. The text names file, table and, if there is one, the row.

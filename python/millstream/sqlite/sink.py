@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .._connectors.table_sink import TableOptions, column_names, table_sink
+from .._connectors.outbox import destination
+from .._connectors.table_sink import TableOptions, column_names
 from .._values.durations import nanos
 
 TYPE_CHECKING = False
@@ -13,13 +14,11 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any
 
-    from .._connectors.outbox import OutboxSink
-    from .._connectors.table_sink import Item
-    from .._values.backoff import Backoff
-    from .._values.durations import Seconds
-    from .table import SqliteTable
+    from typing_extensions import Unpack
 
-__all__ = ["write"]
+    from .._connectors.outbox import OutboxOptions, OutboxSink
+    from .._connectors.table_sink import Item
+    from .._values.durations import Seconds
 
 
 def write(
@@ -31,11 +30,7 @@ def write(
     delete: Callable[[Any], object] | None = None,
     truncate: Callable[[Any], object] | None = None,
     timeout: Seconds = 10.0,
-    retry: Backoff | None = None,
-    max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
-    batch: int = 5000,
-    wait_at_end: Seconds = 60.0,
+    **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Item]:
     """Writes items as rows of a table of SQLite, each once in a run with a state directory.
 
@@ -53,13 +48,8 @@ def write(
         truncate: a function that returns whether an item empties the table.
         timeout: how long a lock of another connection is waited for before the attempt is repeated, in
             seconds.
-        retry: the delays after failed attempts. None: ``Backoff()``, 0.1 s, doubled up to 30 s, without end.
-        max_bytes: sources pause while more output waits: a number of bytes, or text such as ``"1GiB"``.
-        max_age: sources pause while older output waits: seconds, a timedelta, or text such as ``"1h"``. None:
-            there is no such limit.
-        batch: the largest number of rows in a transaction.
-        wait_at_end: how long a flow whose sources have ended waits for a database that is locked or full, in
-            seconds.
+        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (5000
+            rows in a transaction by default), ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -82,6 +72,8 @@ def write(
         ...     db.close()
         [(1, 'ink')]
     """
+    from .table import SqliteTable
+
     options = TableOptions(
         os.path.abspath(path),
         table,
@@ -92,17 +84,5 @@ def write(
         nanos("timeout", timeout, 1) / 1e9,
     )
 
-    def make() -> SqliteTable:
-        from .table import SqliteTable
-
-        return SqliteTable(options)
-
-    return table_sink(
-        f"sqlite table {table}",
-        make,
-        retry=retry,
-        max_bytes=max_bytes,
-        max_age=max_age,
-        batch=batch,
-        wait_at_end=wait_at_end,
-    )
+    made: OutboxOptions = {"batch": 5000, **outbox}
+    return destination(f"sqlite table {table}", SqliteTable, **made)(options)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .._connectors.outbox import OutboxIdentity
     from .._connectors.table_sink import TableOptions
 
-__all__ = ["SqliteTable"]
 
 PROGRESS = """
 CREATE TABLE IF NOT EXISTS millstream_progress (

@@ -340,15 +340,16 @@ impl Service {
     /// Runs: until all inputs are processed when `drain` is set, else until `stopper` stops it or a `KeyboardInterrupt`
     /// is raised. `until` ends it after so many calls. Returns the numbers of calls, ticks, skipped records and dead
     /// letters.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "called from one place in the package, by keyword"
-    )]
+    #[pyo3(signature = (inputs, timers, stopper, *, wait="block", on_error="fail", dead_letters=None, on_difference="fail",
+        accept_differences=0, rebuild=true, snapshots=None, own=Vec::new(), queries=Vec::new(), drain=false, until=None,
+        skip_pruned=false, followers=0, meter=None, cores=Vec::new()))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn run(
         &mut self,
         py: Python<'_>,
         inputs: Vec<Input<'_>>,
         timers: Vec<Timer>,
+        stopper: Py<Stopper>,
         wait: &str,
         on_error: &str,
         dead_letters: Option<PathBuf>,
@@ -360,7 +361,6 @@ impl Service {
         queries: Vec<(String, Py<PyAny>)>,
         drain: bool,
         until: Option<u64>,
-        stopper: Py<Stopper>,
         skip_pruned: bool,
         followers: usize,
         meter: Option<Py<Meter>>,

@@ -3,22 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millstream_flow::batch::Batch;
-use millstream_flow::control::Control;
-use millstream_flow::error::Cause;
-use millstream_flow::files::{self, KeyedFrames, WriteByKey};
-use millstream_flow::forward_writer;
-use millstream_flow::framing::Framing;
-use millstream_flow::sink::{Sink, Writer};
+use millstream_flow::files::{self, KeyedFrames};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::OpenWriter;
-use super::encode::{AppendItem, Encoder, Otherwise, Unlocked, append_all};
-use super::frame::append_frame;
-use crate::batch::PyBatch;
-use crate::gil::{locked, unlocked};
+use super::encode::{Encoded, EncodedSink, Encoder, Otherwise};
 use crate::key::{KeyPart, check_key};
 use crate::show::type_name;
 use crate::source::framing;
@@ -27,110 +17,27 @@ use crate::source::framing;
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct KeyedSink {
-    sink: Arc<WriteByKey>,
-    encode: Option<Arc<Py<PyAny>>>,
-    text: bool,
+    pub(super) encoded: EncodedSink<KeyedFrames>,
 }
 
 #[pymethods]
 impl KeyedSink {
     fn __repr__(&self) -> String {
-        format!("<sink {}>", self.sink.describe())
+        format!("<sink {}>", self.encoded.sink.describe())
     }
 }
 
-impl KeyedSink {
-    /// The sink of the engine.
-    pub(crate) fn engine(&self) -> &dyn Sink<KeyedFrames> {
-        &*self.sink
-    }
-
-    /// The same for all copies of this sink.
-    pub(crate) fn identity(&self) -> usize {
-        Arc::as_ptr(&self.sink) as usize
-    }
-
-    /// The same sink for pairs of key and frame, and the encoder that makes frames of values.
-    pub(super) fn parted(&self) -> (Encoder, Self) {
-        let frames = KeyedSink {
-            sink: Arc::clone(&self.sink),
-            encode: None,
-            text: false,
-        };
-        let encoder = Encoder {
-            encode: self.encode.clone(),
-            otherwise: if self.text {
-                Otherwise::Text
-            } else {
-                Otherwise::Refused
-            },
-            ..Encoder::of_frames()
-        };
-        (encoder, frames)
-    }
-
-    pub(crate) fn open(
-        &self,
-        name: &str,
-        worker: usize,
-        control: &Arc<Control>,
-    ) -> Result<OpenWriter, Cause> {
-        let encode = self.encode.as_ref();
-        Ok(Box::new(KeyedWriter {
-            name: name.to_owned(),
-            inner: Unlocked(Some(unlocked(|| self.sink.open(worker, control))?)),
-            encode: encode.map(|encode| locked(|py| encode.clone_ref(py))),
-            text: self.text,
-            frames: KeyedFrames::default(),
-            control: Arc::clone(control),
-        }))
-    }
-}
-
-/// Such a sink with the encoder before it.
-struct KeyedWriter {
-    name: String,
-    inner: Unlocked<KeyedFrames>,
-    encode: Option<Py<PyAny>>,
-    text: bool,
-    frames: KeyedFrames,
-    control: Arc<Control>,
-}
-
-impl AppendItem for KeyedWriter {
-    fn step(&self) -> &str {
-        &self.name
-    }
-    fn control(&self) -> &Arc<Control> {
-        &self.control
-    }
-    fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+impl Encoded for KeyedFrames {
+    fn append(&mut self, item: &Bound<'_, PyAny>, encoder: &Encoder) -> PyResult<()> {
         let pair = pair_of(item)?;
-        let encode = self.encode.as_ref();
         // The encoder may have to be called again: it comes before the key.
-        append_frame(
-            &pair.get_item(1)?,
-            encode,
-            self.text,
-            "sink",
-            &mut self.frames.frames,
-        )?;
-        let keys = &mut self.frames.keys;
-        let start = keys.data.len() as u32;
-        append_key(&pair.get_item(0)?, &mut keys.data)?;
-        keys.spans.push((start, keys.data.len() as u32));
+        encoder.append(&pair.get_item(1)?, &mut self.frames)?;
+        let start = self.keys.data.len() as u32;
+        append_key(&pair.get_item(0)?, &mut self.keys.data)?;
+        let end = self.keys.data.len() as u32;
+        self.keys.spans.push((start, end));
         Ok(())
     }
-}
-
-#[warn(clippy::missing_trait_methods)]
-impl Writer<PyBatch> for KeyedWriter {
-    fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
-        self.frames.clear();
-        append_all(self, batch)?;
-        self.inner.write_batch(&mut self.frames)
-    }
-    forward_writer!(this => this.inner);
 }
 
 /// Returns an item as the pair that the sink takes.
@@ -236,14 +143,15 @@ pub(crate) fn file_write_by_key(
         .suffix(suffix)
         .preamble(preamble)
         .max_open(max_open);
-    let text = framing == Some(Framing::Lines);
+    let otherwise = Otherwise::of(framing.as_ref());
     let sink = match framing {
         Some(framing) => sink.framing(framing),
         None => sink.raw(),
     };
     Ok(KeyedSink {
-        sink: Arc::new(sink),
-        encode: encode.map(Arc::new),
-        text,
+        encoded: EncodedSink {
+            sink: Arc::new(sink),
+            encoder: Encoder::by(encode, otherwise),
+        },
     })
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Framing};
 use millstream_flow::outbox::Outbox;
@@ -13,12 +12,10 @@ use millstream_flow::{files, journals, tcp};
 use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
-use super::OpenWriter;
-use super::encode::{EncodedWriter, Encoder, Otherwise, Unlocked};
+use super::encode::{EncodedSink, Encoder, Otherwise};
 use super::post_encode::PostEncoder;
 use super::records::{Decode, Records};
 use crate::error::usage;
-use crate::gil::unlocked;
 use crate::journal::sync_of;
 use crate::source::{compression, framing};
 
@@ -26,37 +23,34 @@ use crate::source::{compression, framing};
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct ByteSink {
-    sink: Arc<dyn Sink<Frames>>,
-    encoder: Encoder,
+    pub(super) encoded: EncodedSink<Frames>,
     records: Records,
 }
 
 #[pymethods]
 impl ByteSink {
     fn __repr__(&self) -> String {
-        format!("<sink {}>", self.describe())
+        format!("<sink {}>", self.encoded.sink.describe())
     }
 }
 
 impl ByteSink {
     fn new(sink: impl Sink<Frames>, framing: &Framing, encode: Option<Py<PyAny>>) -> Self {
-        let otherwise = if *framing == Framing::Lines {
-            Otherwise::Text
-        } else {
-            Otherwise::Refused
-        };
-        Self::with(sink, encode, otherwise)
+        Self::with(sink, encode, Otherwise::of(Some(framing)))
     }
 
     fn with(sink: impl Sink<Frames>, encode: Option<Py<PyAny>>, otherwise: Otherwise) -> Self {
+        Self::of(
+            Arc::new(sink),
+            Encoder::by(encode, otherwise),
+            Records::Bytes,
+        )
+    }
+
+    fn of(sink: Arc<dyn Sink<Frames>>, encoder: Encoder, records: Records) -> Self {
         ByteSink {
-            sink: Arc::new(sink),
-            encoder: Encoder {
-                encode: encode.map(Arc::new),
-                otherwise,
-                ..Encoder::of_frames()
-            },
-            records: Records::Bytes,
+            encoded: EncodedSink { sink, encoder },
+            records,
         }
     }
 
@@ -66,14 +60,11 @@ impl ByteSink {
         sink: Arc<dyn Sink<Frames>>,
         messages: Arc<crate::kafka::KafkaEncoder>,
     ) -> Self {
-        ByteSink {
-            sink,
-            encoder: Encoder {
-                messages: Some(messages),
-                ..Encoder::of_frames()
-            },
-            records: Records::Messages,
-        }
+        let encoder = Encoder {
+            messages: Some(messages),
+            ..Encoder::of_frames()
+        };
+        Self::of(sink, encoder, Records::Messages)
     }
 
     /// A sink with an outbox, whose records are saved items unless there is an encoder.
@@ -90,14 +81,11 @@ impl ByteSink {
 
     /// A sink that posts, with its outbox.
     pub(super) fn of_post(outbox: Outbox, encoder: PostEncoder) -> Self {
-        ByteSink {
-            sink: Arc::new(outbox),
-            encoder: Encoder {
-                posted: Some(encoder),
-                ..Encoder::of_frames()
-            },
-            records: Records::Posted,
-        }
+        let encoder = Encoder {
+            posted: Some(encoder),
+            ..Encoder::of_frames()
+        };
+        Self::of(Arc::new(outbox), encoder, Records::Posted)
     }
 
     /// A feed for browsers.
@@ -112,46 +100,14 @@ impl ByteSink {
 
     /// The same sink for frames, and the encoder that makes them.
     pub(super) fn parted(&self) -> (Encoder, Self) {
-        let frames = ByteSink {
-            sink: Arc::clone(&self.sink),
-            encoder: Encoder::of_frames(),
-            records: self.records.clone(),
-        };
-        (self.encoder.clone(), frames)
+        let (encoder, encoded) = self.encoded.parted();
+        let records = self.records.clone();
+        (encoder, ByteSink { encoded, records })
     }
 
     /// Makes the item of a record that its destination has refused.
     pub(crate) fn item(&self, py: Python<'_>, record: &[u8]) -> Result<Py<PyAny>, Cause> {
         self.records.item(py, record)
-    }
-
-    /// The sink of the engine.
-    pub(crate) fn engine(&self) -> &dyn Sink<Frames> {
-        &*self.sink
-    }
-
-    /// The same for all copies of this sink.
-    pub(crate) fn identity(&self) -> usize {
-        Arc::as_ptr(&self.sink).cast::<()>() as usize
-    }
-
-    pub(crate) fn describe(&self) -> String {
-        self.sink.describe()
-    }
-
-    pub(crate) fn open(
-        &self,
-        name: &str,
-        worker: usize,
-        control: &Arc<Control>,
-    ) -> Result<OpenWriter, Cause> {
-        Ok(Box::new(EncodedWriter {
-            name: name.to_owned(),
-            inner: Unlocked(Some(unlocked(|| self.sink.open(worker, control))?)),
-            encoder: self.encoder.clone(),
-            frames: Frames::default(),
-            control: Arc::clone(control),
-        }))
     }
 }
 

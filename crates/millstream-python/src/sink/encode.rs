@@ -5,11 +5,12 @@ use std::sync::Arc;
 use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::framing::Frames;
-use millstream_flow::sink::{Refused, Token, Writer};
+use millstream_flow::framing::{Frames, Framing};
+use millstream_flow::sink::{Refused, Sink, Token, Writer};
 use millstream_flow::{Failure, forward_writer};
 use pyo3::prelude::*;
 
+use super::OpenWriter;
 use super::frame::{append_frame, end_of};
 use super::post_encode::PostEncoder;
 use crate::batch::PyBatch;
@@ -19,13 +20,76 @@ use crate::outage::{Waiting, is_outage};
 use crate::saving::save_object;
 use crate::show::show;
 
-/// A byte sink with the encoder before it.
-pub(crate) struct EncodedWriter {
-    pub(crate) name: String,
-    pub(crate) inner: Unlocked<Frames>,
+/// A sink of the engine with the encoder before it.
+pub(crate) struct EncodedSink<B> {
+    pub(crate) sink: Arc<dyn Sink<B>>,
     pub(crate) encoder: Encoder,
-    pub(crate) frames: Frames,
-    pub(crate) control: Arc<Control>,
+}
+
+impl<B> Clone for EncodedSink<B> {
+    fn clone(&self) -> Self {
+        EncodedSink {
+            sink: Arc::clone(&self.sink),
+            encoder: self.encoder.clone(),
+        }
+    }
+}
+
+impl<B: Encoded> EncodedSink<B> {
+    /// The sink of the engine.
+    pub(crate) fn engine(&self) -> &dyn Sink<B> {
+        &*self.sink
+    }
+
+    /// The same for all copies of this sink.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.sink).cast::<()>() as usize
+    }
+
+    /// The same sink for frames, and the encoder that makes them.
+    pub(crate) fn parted(&self) -> (Encoder, Self) {
+        let frames = EncodedSink {
+            sink: Arc::clone(&self.sink),
+            encoder: Encoder::of_frames(),
+        };
+        (self.encoder.clone(), frames)
+    }
+
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        worker: usize,
+        control: &Arc<Control>,
+    ) -> Result<OpenWriter, Cause> {
+        Ok(Box::new(EncodedWriter {
+            name: name.to_owned(),
+            inner: Unlocked(Some(unlocked(|| self.sink.open(worker, control))?)),
+            encoder: self.encoder.clone(),
+            frames: B::default(),
+            control: Arc::clone(control),
+        }))
+    }
+}
+
+/// A batch of frames that are made of items.
+pub(crate) trait Encoded: Batch {
+    /// Appends what `encoder` makes of an item, or nothing if that fails.
+    fn append(&mut self, item: &Bound<'_, PyAny>, encoder: &Encoder) -> PyResult<()>;
+}
+
+impl Encoded for Frames {
+    fn append(&mut self, item: &Bound<'_, PyAny>, encoder: &Encoder) -> PyResult<()> {
+        encoder.append(item, self)
+    }
+}
+
+/// Such a sink at work.
+struct EncodedWriter<B> {
+    name: String,
+    inner: Unlocked<B>,
+    encoder: Encoder,
+    frames: B,
+    control: Arc<Control>,
 }
 
 /// Makes frames of items.
@@ -47,6 +111,15 @@ impl Encoder {
             posted: None,
             #[cfg(feature = "kafka")]
             messages: None,
+        }
+    }
+
+    /// An encoder that calls a function, if there is one.
+    pub(crate) fn by(encode: Option<Py<PyAny>>, otherwise: Otherwise) -> Self {
+        Encoder {
+            encode: encode.map(Arc::new),
+            otherwise,
+            ..Self::of_frames()
         }
     }
 
@@ -82,84 +155,72 @@ pub(crate) enum Otherwise {
     Saved,
 }
 
-impl AppendItem for EncodedWriter {
-    fn step(&self) -> &str {
-        &self.name
-    }
-    fn control(&self) -> &Arc<Control> {
-        &self.control
-    }
-    fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.encoder.append(item, &mut self.frames)
-    }
-}
-
-/// A writer that encodes items.
-pub(super) trait AppendItem {
-    /// Returns the name of the step.
-    fn step(&self) -> &str;
-    /// Returns what says that the run stops.
-    fn control(&self) -> &Arc<Control>;
-    /// Appends the frame of an item, or nothing if that fails.
-    fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()>;
-}
-
-/// Takes the items of a batch and appends each. A failure names the step and the item.
-pub(super) fn append_all(writer: &mut impl AppendItem, batch: &mut PyBatch) -> Result<(), Cause> {
-    locked(|py| {
-        let values = batch.take_values(py);
-        batch.clear();
-        for item in values.iter() {
-            let mut appended = writer.append(&item);
-            if let Err(error) = appended {
-                appended = if is_outage(py, &error) {
-                    retry(py, writer, &item, error)?
-                } else {
-                    Err(error)
-                };
-            }
-            appended.map_err(|error| {
-                Box::new(Failure {
-                    step: writer.step().to_owned(),
-                    key: None,
-                    item: Some(show(&item)),
-                    cause: cause(error),
-                })
-            })?;
+impl Otherwise {
+    /// Of a sink with this framing, or none: lines are written of anything.
+    pub(crate) fn of(framing: Option<&Framing>) -> Self {
+        match framing {
+            Some(Framing::Lines) => Otherwise::Text,
+            _ => Otherwise::Refused,
         }
-        Ok(())
-    })
+    }
 }
 
-#[cold]
-fn retry(
-    py: Python<'_>,
-    writer: &mut impl AppendItem,
-    item: &Bound<'_, PyAny>,
-    outage: PyErr,
-) -> Result<PyResult<()>, Cause> {
-    let name = writer.step().to_owned();
-    let control = Arc::clone(writer.control());
-    let waiting = Waiting {
-        kind: "sink",
-        name: &name,
-        control: &control,
-    };
-    Ok(waiting.retry(py, outage, || writer.append(item))?)
+impl<B: Encoded> EncodedWriter<B> {
+    /// Takes the items of a batch and appends each. A failure names the step and the item.
+    fn append_all(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
+        locked(|py| {
+            let values = batch.take_values(py);
+            batch.clear();
+            for item in values.iter() {
+                let mut appended = self.frames.append(&item, &self.encoder);
+                if let Err(error) = appended {
+                    appended = if is_outage(py, &error) {
+                        self.retry(py, &item, error)?
+                    } else {
+                        Err(error)
+                    };
+                }
+                appended.map_err(|error| {
+                    Box::new(Failure {
+                        step: self.name.clone(),
+                        key: None,
+                        item: Some(show(&item)),
+                        cause: cause(error),
+                    })
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    #[cold]
+    fn retry(
+        &mut self,
+        py: Python<'_>,
+        item: &Bound<'_, PyAny>,
+        outage: PyErr,
+    ) -> Result<PyResult<()>, Cause> {
+        let waiting = Waiting {
+            kind: "sink",
+            name: &self.name,
+            control: &self.control,
+        };
+        Ok(waiting.retry(py, outage, || self.frames.append(item, &self.encoder))?)
+    }
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl Writer<PyBatch> for EncodedWriter {
+impl<B: Encoded> Writer<PyBatch> for EncodedWriter<B> {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         self.frames.clear();
-        append_all(self, batch)?;
+        self.append_all(batch)?;
         self.inner.write_batch(&mut self.frames)
     }
     forward_writer!(this => this.inner);
 }
 
 /// A writer that works without the interpreter lock, until it is dropped.
-pub(crate) struct Unlocked<B>(pub(super) Option<Box<dyn Writer<B>>>);
+struct Unlocked<B>(Option<Box<dyn Writer<B>>>);
 
 impl<B> Unlocked<B> {
     fn call<T>(

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::AnySink;
-use super::by_key::{check_file_key, pair_of};
+use super::by_key::{KeyedSink, check_file_key, pair_of};
 use super::encode::Encoder;
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
@@ -36,22 +36,22 @@ pub(crate) fn parted(py: Python<'_>, sink: AnySink) -> PyResult<(Option<Encoding
     match sink {
         AnySink::Bytes(bytes) => {
             let (encoder, frames) = bytes.parted();
-            let limit = frames.engine().record_bytes_max();
+            let limit = frames.encoded.sink.record_bytes_max();
             let encoding = Encoding {
                 encoder,
                 keyed: false,
-                limit: limit.map(|limit| (limit, frames.describe())),
+                limit: limit.map(|limit| (limit, frames.encoded.sink.describe())),
             };
             Ok((Some(encoding), AnySink::Bytes(frames.into())))
         }
         AnySink::Keyed(keyed) => {
-            let (encoder, frames) = keyed.parted();
+            let (encoder, encoded) = keyed.encoded.parted();
             let encoding = Encoding {
                 encoder,
                 keyed: true,
                 limit: None,
             };
-            Ok((Some(encoding), AnySink::Keyed(frames.into())))
+            Ok((Some(encoding), AnySink::Keyed(KeyedSink { encoded }.into())))
         }
         AnySink::List(_) => Ok((None, sink)),
         AnySink::Object(_) => Err(usage(

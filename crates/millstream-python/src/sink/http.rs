@@ -55,8 +55,7 @@ pub(crate) fn http_post(
             return Err(PyValueError::new_err(what));
         }
     };
-    let timeout = Duration::try_from_secs_f64(timeout)
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let timeout = Duration::try_from_secs_f64(timeout)?;
     let mut post = url.map_or_else(millstream_http::post_requests, millstream_http::post);
     post = post.batch(bodies).timeout(timeout);
     post = post.method(method).parallel(parallel);
@@ -113,8 +112,7 @@ pub(crate) fn http_feed(
     timeout: f64,
     on_bound: Option<Py<PyAny>>,
 ) -> PyResult<ByteSink> {
-    let timeout = Duration::try_from_secs_f64(timeout)
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let timeout = Duration::try_from_secs_f64(timeout)?;
     let mut feed = millstream_http::feed(address)
         .path(path)
         .max_client(max_client)

@@ -11,7 +11,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::outbox::{
     Backoff, Connector, DeliveryError, Destination, Outbox, OutboxIdentity, Refusals,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -148,10 +148,6 @@ impl Drop for PyDestination {
 /// The delays between attempts in seconds, their factor, and the number of attempts.
 pub(super) type Retry = (f64, f64, f64, Option<u64>);
 
-fn seconds(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
 /// Sets the limits of an outbox; times in seconds.
 pub(super) fn limited(
     outbox: Outbox,
@@ -162,15 +158,15 @@ pub(super) fn limited(
     wait_at_end: f64,
 ) -> PyResult<Outbox> {
     let backoff = Backoff {
-        first: seconds(retry.0)?,
-        most: seconds(retry.1)?,
+        first: Duration::try_from_secs_f64(retry.0)?,
+        most: Duration::try_from_secs_f64(retry.1)?,
         factor: retry.2,
         tries: retry.3,
     };
     let outbox = outbox.max_bytes(max_bytes).batch(batch).backoff(backoff);
-    let outbox = outbox.wait_at_end(seconds(wait_at_end)?);
+    let outbox = outbox.wait_at_end(Duration::try_from_secs_f64(wait_at_end)?);
     Ok(match max_age {
-        Some(age) => outbox.max_age(seconds(age)?),
+        Some(age) => outbox.max_age(Duration::try_from_secs_f64(age)?),
         None => outbox,
     })
 }
@@ -212,7 +208,7 @@ pub(crate) fn outbox_sink(
     let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
     let outbox = outbox.batch_bytes(batch_bytes);
     let outbox = match batch_age {
-        Some(age) => outbox.batch_age(seconds(age)?),
+        Some(age) => outbox.batch_age(Duration::try_from_secs_f64(age)?),
         None => outbox,
     };
     Ok(ByteSink::of_outbox(outbox, encode, decode))

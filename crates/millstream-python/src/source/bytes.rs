@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::batch::Batch;
-use millstream_flow::directory::{self, ReadDirectory};
+use millstream_flow::directory;
 use millstream_flow::durable::{self, Retain};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
@@ -22,29 +22,21 @@ use crate::batch::PyBatch;
 use crate::error::usage;
 use crate::gil::{locked, unlocked};
 
-#[derive(Clone)]
-enum Kind {
-    Tcp(tcp::TcpSource),
-    Files(files::ReadFiles),
-    Directory(ReadDirectory<files::ReadFiles>),
-    Journal(journals::ReadJournal),
-    Queues(queues::ReadQueues),
-    #[cfg(feature = "kafka")]
-    Kafka(Box<millstream_kafka::ReadKafka>),
-    Http(Box<millstream_http::Listen>),
-}
-
 /// A source of bytes.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct ByteSource {
-    kind: Kind,
+    source: Arc<dyn Source<Frames>>,
+    /// The same, of requests.
+    http: Option<Box<millstream_http::Listen>>,
+    /// Why its input is not recorded, if it is durable already.
+    durable: Option<&'static str>,
     decode: Decode,
 }
 
 #[pymethods]
 impl ByteSource {
     fn __repr__(&self) -> String {
-        format!("<source {}>", self.describe())
+        format!("<source {}>", self.source.describe())
     }
 
     /// This source, its input recorded before it is processed.
@@ -53,18 +45,7 @@ impl ByteSource {
         source: &Bound<'py, Self>,
         keep: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if let Kind::Queues(_) = source.get().kind {
-            let what =
-                "a queue is durable already: with a state directory each item is processed once";
-            return Err(usage(source.py(), what));
-        }
-        if let Kind::Directory(_) = source.get().kind {
-            let what =
-                "files are durable already: with a state directory each is read on where it was";
-            return Err(usage(source.py(), what));
-        }
-        if let Kind::Http(_) = source.get().kind {
-            let what = "requests are durable already: with a state directory each is recorded before it is acknowledged";
+        if let Some(what) = source.get().durable {
             return Err(usage(source.py(), what));
         }
         super::durable::of(source, keep)
@@ -72,60 +53,52 @@ impl ByteSource {
 }
 
 impl ByteSource {
-    /// A source of requests.
-    pub(super) fn of_http(
-        source: millstream_http::Listen,
-        decode: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        Ok(ByteSource {
-            kind: Kind::Http(Box::new(source)),
-            decode: Decode::read(decode)?,
-        })
-    }
-
-    /// The sink of the replies to the requests of this source.
-    pub(crate) fn replies(&self) -> Result<millstream_http::Replies, Cause> {
-        match &self.kind {
-            Kind::Http(source) => source.replies(),
-            _ => Err(format!("{} is no source of requests", self.describe()).into()),
-        }
-    }
-
-    /// The topics of a source of Kafka, with what makes items of its frames.
-    #[cfg(feature = "kafka")]
-    pub(crate) fn kafka(source: millstream_kafka::ReadKafka, decode: Decode) -> Self {
+    /// A source of frames, with what makes items of them.
+    pub(crate) fn new(source: impl Source<Frames>, decode: Decode) -> Self {
         ByteSource {
-            kind: Kind::Kafka(Box::new(source)),
+            source: Arc::new(source),
+            http: None,
+            durable: None,
             decode,
         }
     }
 
-    /// A source whose requests are checked by the decoder of the flow where an item that it refuses would end the flow:
-    /// what is acknowledged can be read.
-    fn checked(
-        &self,
-        source: &millstream_http::Listen,
-        reading: &Reading<'_>,
-    ) -> millstream_http::Listen {
-        let source = source.clone();
-        let decode = self.decode.clone();
-        match decode {
-            Decode::Bytes => source,
-            _ if reading.on_error.tolerant() => source,
-            _ => source.check_item(move |item| decode.check(item)),
+    /// The same, which is durable already, as `why` says.
+    fn durable_already(self, why: &'static str) -> Self {
+        ByteSource {
+            durable: Some(why),
+            ..self
         }
     }
 
-    fn describe(&self) -> String {
-        match &self.kind {
-            Kind::Tcp(source) => source.describe(),
-            Kind::Files(source) => source.describe(),
-            Kind::Directory(source) => source.describe(),
-            Kind::Journal(source) => source.describe(),
-            Kind::Queues(source) => source.describe(),
-            #[cfg(feature = "kafka")]
-            Kind::Kafka(source) => source.describe(),
-            Kind::Http(source) => source.describe(),
+    /// A source of requests.
+    pub(super) fn of_http(source: millstream_http::Listen, decode: Decode) -> Self {
+        let why = "requests are durable already: with a state directory each is recorded before it is acknowledged";
+        ByteSource {
+            http: Some(Box::new(source.clone())),
+            ..Self::new(source, decode).durable_already(why)
+        }
+    }
+
+    /// The sink of the replies to the requests of this source.
+    pub(crate) fn replies(&self) -> Result<millstream_http::Replies, Cause> {
+        match &self.http {
+            Some(source) => source.replies(),
+            None => Err(format!("{} is no source of requests", self.source.describe()).into()),
+        }
+    }
+
+    /// The source. Its requests are checked by the decoder of the flow where an item that it refuses would end the
+    /// flow: what is acknowledged can be read.
+    fn checked(&self, reading: &Reading<'_>) -> Arc<dyn Source<Frames>> {
+        match (&self.http, self.decode.clone()) {
+            (Some(_), Decode::Bytes) | (None, _) => Arc::clone(&self.source),
+            (Some(_), _) if reading.on_error.tolerant() => Arc::clone(&self.source),
+            (Some(source), decode) => Arc::new(
+                (**source)
+                    .clone()
+                    .check_item(move |item| decode.check(item)),
+            ),
         }
     }
 
@@ -135,16 +108,15 @@ impl ByteSource {
         flow: &Flow,
         durable: Option<Retain>,
         reading: &Reading<'_>,
-    ) -> PyResult<Pipe<PyBatch>> {
-        let frames = match &self.kind {
-            Kind::Tcp(source) => add(flow, source.clone(), durable, reading),
-            Kind::Files(source) => add(flow, source.clone(), durable, reading),
-            Kind::Directory(source) => add(flow, source.clone(), durable, reading),
-            Kind::Journal(source) => add(flow, source.clone(), durable, reading),
-            Kind::Queues(source) => add(flow, source.clone(), durable, reading),
-            #[cfg(feature = "kafka")]
-            Kind::Kafka(source) => add(flow, (**source).clone(), durable, reading),
-            Kind::Http(source) => add(flow, self.checked(source, reading), durable, reading),
+    ) -> Pipe<PyBatch> {
+        let source = self.checked(reading);
+        let size = reading.batch_size;
+        let frames = match durable {
+            Some(keep) => {
+                let source = Unlocked(source.durable().keep(keep));
+                flow.source(reading.name, source.batch_size(size))
+            }
+            None => flow.source(reading.name, Unlocked(source).batch_size(size)),
         };
         let name = reading.name;
         let decode = self.decode.clone();
@@ -153,24 +125,7 @@ impl ByteSource {
         let decoded = frames.step("decode", &format!("{name}.decode"), move |making| {
             DecodeStep::make(&decode, &own, &source, making)
         });
-        Ok(reading.on_error.of(decoded))
-    }
-}
-
-fn add(
-    flow: &Flow,
-    source: impl Source<Frames>,
-    durable: Option<Retain>,
-    &Reading {
-        name, batch_size, ..
-    }: &Reading<'_>,
-) -> Pipe<Frames> {
-    match durable {
-        Some(keep) => {
-            let source = Unlocked(source.durable().keep(keep));
-            flow.source(name, source.batch_size(batch_size))
-        }
-        None => flow.source(name, Unlocked(source).batch_size(batch_size)),
+        reading.on_error.of(decoded)
     }
 }
 
@@ -270,10 +225,7 @@ pub(crate) fn tcp_listen(
             });
         });
     }
-    Ok(ByteSource {
-        kind: Kind::Tcp(source),
-        decode: Decode::read(decode)?,
-    })
+    Ok(ByteSource::new(source, Decode::read(decode)?))
 }
 
 /// Connects to an address to read frames from.
@@ -289,10 +241,7 @@ pub(crate) fn tcp_connect(
     let source = tcp::connect(address)
         .framing(self::framing(py, framing)?)
         .max_frame(max_frame);
-    Ok(ByteSource {
-        kind: Kind::Tcp(source),
-        decode: Decode::read(decode)?,
-    })
+    Ok(ByteSource::new(source, Decode::read(decode)?))
 }
 
 /// Files to read frames from; each is a partition.
@@ -315,10 +264,7 @@ pub(crate) fn file_read(
         .compression(self::compression(py, compression)?)
         .from_position(position)
         .local(local);
-    Ok(ByteSource {
-        kind: Kind::Files(source),
-        decode: Decode::read(decode)?,
-    })
+    Ok(ByteSource::new(source, Decode::read(decode)?))
 }
 
 /// The files of a directory; `follow` in seconds.
@@ -346,10 +292,8 @@ pub(crate) fn directory_read(
     if let Some(poll) = follow {
         source = source.follow(Duration::try_from_secs_f64(poll)?);
     }
-    Ok(ByteSource {
-        kind: Kind::Directory(source),
-        decode: Decode::read(decode)?,
-    })
+    let why = "files are durable already: with a state directory each is read on where it was";
+    Ok(ByteSource::new(source, Decode::read(decode)?).durable_already(why))
 }
 
 /// A journal to read records from, each a frame. `start` is a number, and `time_ns` a time, of which one is given, or
@@ -382,10 +326,7 @@ pub(crate) fn journal_read(
     if let Some(name) = cursor {
         source = source.cursor(name);
     }
-    Ok(ByteSource {
-        kind: Kind::Journal(source),
-        decode: Decode::read(decode)?,
-    })
+    Ok(ByteSource::new(source, Decode::read(decode)?))
 }
 
 /// Queues to take items from; each is a partition.
@@ -401,10 +342,8 @@ pub(crate) fn queue_read(
     if until_empty {
         source = source.until_empty();
     }
-    Ok(ByteSource {
-        kind: Kind::Queues(source),
-        decode: Decode::read(decode)?,
-    })
+    let why = "a queue is durable already: with a state directory each item is processed once";
+    Ok(ByteSource::new(source, Decode::read(decode)?).durable_already(why))
 }
 
 /// Calls `call` with the address that a server is bound to.

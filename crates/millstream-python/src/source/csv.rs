@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::batch::Batch;
-use millstream_flow::csv::{self, Dialect, Header, ReadCsv, Row, Rows};
-use millstream_flow::directory::{self, ReadDirectory};
+use millstream_flow::csv::{self, Dialect, Header, Row, Rows};
+use millstream_flow::directory;
 use millstream_flow::error::{chain, shorten};
 use millstream_flow::source::Source;
 use millstream_flow::step::{Context, Step};
@@ -23,16 +23,10 @@ use crate::error::{cause, usage};
 use crate::gil::locked;
 use crate::policy::{ErrorHandler, OnErrorOption, Read};
 
-#[derive(Clone)]
-enum Kind {
-    Files(ReadCsv),
-    Directory(ReadDirectory<ReadCsv>),
-}
-
 /// A source of rows of CSV files.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct CsvSource {
-    kind: Kind,
+    source: Arc<dyn Source<Rows>>,
     types: Arc<Types>,
 }
 
@@ -47,11 +41,7 @@ struct Types {
 #[pymethods]
 impl CsvSource {
     fn __repr__(&self) -> String {
-        let described = match &self.kind {
-            Kind::Files(source) => source.describe(),
-            Kind::Directory(source) => source.describe(),
-        };
-        format!("<source {described}>")
+        format!("<source {}>", self.source.describe())
     }
 }
 
@@ -59,11 +49,8 @@ impl CsvSource {
     /// Adds the source and the step that makes objects of rows.
     pub(crate) fn add(&self, flow: &Flow, reading: &Reading<'_>) -> Pipe<PyBatch> {
         let name = reading.name;
-        let size = reading.batch_size;
-        let rows = match &self.kind {
-            Kind::Files(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
-            Kind::Directory(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
-        };
+        let source = Unlocked(Arc::clone(&self.source));
+        let rows = flow.source(name, source.batch_size(reading.batch_size));
         let own = reading.on_error.clone();
         let source = name.to_owned();
         let types = Arc::clone(&self.types);
@@ -285,7 +272,7 @@ pub(crate) fn csv_read(
         .local(local);
     let source = source.compression(self::compression(py, compression)?);
     Ok(CsvSource {
-        kind: Kind::Files(source.max_record(max_record)),
+        source: Arc::new(source.max_record(max_record)),
         types: Arc::new(Types {
             functions: types,
             row,
@@ -323,7 +310,7 @@ pub(crate) fn csv_directory(
         source = source.follow(Duration::try_from_secs_f64(poll)?);
     }
     Ok(CsvSource {
-        kind: Kind::Directory(source),
+        source: Arc::new(source),
         types: Arc::new(Types {
             functions: types,
             row,

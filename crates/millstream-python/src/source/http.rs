@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::bytes::{ByteSource, bound_call};
+use super::decode::Decode;
 
 /// How a sender signs; the tolerance in seconds.
 #[derive(FromPyObject)]
@@ -55,8 +56,7 @@ impl SignatureParts {
         for secret in others {
             signature = signature.or_secret(secret);
         }
-        let tolerance = Duration::try_from_secs_f64(self.tolerance)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let tolerance = Duration::try_from_secs_f64(self.tolerance)?;
         Ok(signature.tolerance(tolerance))
     }
 }
@@ -142,10 +142,7 @@ pub(crate) fn http_listen(
         .max_body(max_body)
         .max_pending(max_pending)
         .max_connections(max_connections)
-        .timeout(
-            Duration::try_from_secs_f64(timeout)
-                .map_err(|error| PyValueError::new_err(error.to_string()))?,
-        );
+        .timeout(Duration::try_from_secs_f64(timeout)?);
     if let Some(health) = health {
         source = source.health(health);
     }
@@ -153,8 +150,7 @@ pub(crate) fn http_listen(
         source = source.signature(parts.signature()?);
     }
     if let Some(limit) = reply {
-        let limit = Duration::try_from_secs_f64(limit)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let limit = Duration::try_from_secs_f64(limit)?;
         source = source.reply(limit);
     }
     if let Some(token) = token {
@@ -169,5 +165,5 @@ pub(crate) fn http_listen(
     if let Some(call) = on_bound {
         source = source.on_bound(bound_call(call));
     }
-    ByteSource::of_http(source, decode)
+    Ok(ByteSource::of_http(source, Decode::read(decode)?))
 }

@@ -50,13 +50,13 @@ pub(crate) fn kafka_read(
     }
     if decode_key.is_some() {
         let decoders = (Decode::read(decode_key)?, Decode::read(decode)?);
-        return Ok(ByteSource::kafka(source, Decode::Pair(Box::new(decoders))));
+        return Ok(ByteSource::new(source, Decode::Pair(Box::new(decoders))));
     }
     Ok(match decode {
         // A value that cannot be decoded is handled as the message that it is of.
-        Some(_) => ByteSource::kafka(source, Decode::Content(Box::new(Decode::read(decode)?))),
-        None if values => ByteSource::kafka(source.values(), Decode::Value),
-        None => ByteSource::kafka(source, Decode::Message),
+        Some(_) => ByteSource::new(source, Decode::Content(Box::new(Decode::read(decode)?))),
+        None if values => ByteSource::new(source.values(), Decode::Value),
+        None => ByteSource::new(source, Decode::Message),
     })
 }
 

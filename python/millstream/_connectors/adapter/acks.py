@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Ack: TypeAlias = "Callable[[], object]"
 
-__all__ = ["Acks"]
-
 
 class Acks:
     """The acknowledgements of one partition, in the order in which they were released."""

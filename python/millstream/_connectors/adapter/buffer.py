@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .options import Options
 
-__all__ = ["Buffer", "WrongItem"]
-
 
 class WrongItem(TypeError):
     """A generator yields something that its options do not allow. Another attempt would do the same."""

@@ -19,7 +19,9 @@ from .options import BUFFER_BYTES, BUFFER_ITEMS, Options
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-    from typing import Any, Literal, Protocol, overload
+    from typing import Any, Literal, Protocol, TypeAlias, TypedDict, overload
+
+    from typing_extensions import Unpack
 
     from ..._millstream import SourceIo
     from ..._streams.streams import Stream
@@ -28,32 +30,37 @@ if TYPE_CHECKING:
     from .item import At
     from .reader import Reader
 
+    Yields: TypeAlias = AsyncIterator[U] | Iterator[U]
+
+    class Reading(TypedDict, total=False):
+        """The options of :func:`source` that do not change the type of its function."""
+
+        durable: bool
+        keep: Keep
+        resume: bool
+        partitions: Sequence[str] | None
+        retry: Backoff | None
+        ack: bool
+        dedupe: Dedupe | None
+        buffer: int
+        buffer_bytes: int
+
     class Items(Protocol):
         """The decorator of functions that yield items."""
 
         @overload
-        def __call__(self, function: Callable[P, AsyncIterator[At[U]]], /) -> SourceFunction[P, U]: ...
+        def __call__(self, function: Callable[P, Yields[At[U]]], /) -> SourceFunction[P, U]: ...
         @overload
-        def __call__(self, function: Callable[P, Iterator[At[U]]], /) -> SourceFunction[P, U]: ...
-        @overload
-        def __call__(self, function: Callable[P, AsyncIterator[U]], /) -> SourceFunction[P, U]: ...
-        @overload
-        def __call__(self, function: Callable[P, Iterator[U]], /) -> SourceFunction[P, U]: ...
+        def __call__(self, function: Callable[P, Yields[U]], /) -> SourceFunction[P, U]: ...
 
     class Batches(Protocol):
         """The decorator of functions that yield lists of items."""
 
         @overload
-        def __call__(self, function: Callable[P, AsyncIterator[At[list[U]]]], /) -> SourceFunction[P, U]: ...
+        def __call__(self, function: Callable[P, Yields[At[list[U]]]], /) -> SourceFunction[P, U]: ...
         @overload
-        def __call__(self, function: Callable[P, Iterator[At[list[U]]]], /) -> SourceFunction[P, U]: ...
-        @overload
-        def __call__(self, function: Callable[P, AsyncIterator[list[U]]], /) -> SourceFunction[P, U]: ...
-        @overload
-        def __call__(self, function: Callable[P, Iterator[list[U]]], /) -> SourceFunction[P, U]: ...
+        def __call__(self, function: Callable[P, Yields[list[U]]], /) -> SourceFunction[P, U]: ...
 
-
-__all__ = ["SourceFunction", "source"]
 
 P = ParamSpec("P")
 CLOSE_SECONDS = 5.0
@@ -290,40 +297,20 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
 if TYPE_CHECKING:
 
     @overload
-    def source(function: Callable[P, AsyncIterator[At[U]]], /) -> SourceFunction[P, U]: ...
+    def source(function: Callable[P, Yields[At[U]]], /) -> SourceFunction[P, U]: ...
     @overload
-    def source(function: Callable[P, Iterator[At[U]]], /) -> SourceFunction[P, U]: ...
-    @overload
-    def source(function: Callable[P, AsyncIterator[U]], /) -> SourceFunction[P, U]: ...
-    @overload
-    def source(function: Callable[P, Iterator[U]], /) -> SourceFunction[P, U]: ...
+    def source(function: Callable[P, Yields[U]], /) -> SourceFunction[P, U]: ...
     @overload
     def source(
         *,
         batches: Literal[True],
-        durable: bool = False,
-        keep: Keep = None,
-        resume: bool = False,
-        partitions: Sequence[str] | None = None,
-        retry: Backoff | None = None,
-        ack: bool = False,
-        dedupe: Dedupe | None = None,
-        buffer: int = BUFFER_ITEMS,
-        buffer_bytes: int = BUFFER_BYTES,
+        **options: Unpack[Reading],
     ) -> Batches: ...
     @overload
     def source(
         *,
         batches: Literal[False] = False,
-        durable: bool = False,
-        keep: Keep = None,
-        resume: bool = False,
-        partitions: Sequence[str] | None = None,
-        retry: Backoff | None = None,
-        ack: bool = False,
-        dedupe: Dedupe | None = None,
-        buffer: int = BUFFER_ITEMS,
-        buffer_bytes: int = BUFFER_BYTES,
+        **options: Unpack[Reading],
     ) -> Items: ...
 
 

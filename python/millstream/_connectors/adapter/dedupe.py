@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..._values.durations import Seconds
     from ..._values.types import U
 
-__all__ = ["Dedupe", "deduplicated"]
-
 
 @dataclass(frozen=True)
 class Dedupe:

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
             """Disconnects."""
 
 
-__all__ = ["REMEMBERED", "Delivered", "delivered_by"]
-
 Id = TypeVar("Id", bound=Hashable)
 
 REMEMBERED = 1000

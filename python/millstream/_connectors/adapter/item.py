@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["At"]
-
 
 class At(Generic[T_co]):
     """An item of a generator source with its position, its acknowledgement or both.

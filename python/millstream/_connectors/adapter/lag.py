@@ -10,7 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REPORTER", "report_lag", "reporter"]
 
 REPORTER: ContextVar[Callable[..., None]] = ContextVar("millstream_lag_reporter")
 """What reports the lag of the partition that the generator of this context reads."""

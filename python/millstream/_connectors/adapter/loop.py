@@ -6,8 +6,6 @@ import asyncio
 import os
 import threading
 
-__all__ = ["event_loop"]
-
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 

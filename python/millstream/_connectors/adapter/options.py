@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from ..durable import Keep
     from .dedupe import Dedupe
 
-__all__ = ["BUFFER_BYTES", "BUFFER_ITEMS", "Options"]
 
 BUFFER_ITEMS = 1024
 BUFFER_BYTES = 8 << 20

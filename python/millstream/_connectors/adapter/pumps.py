@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from contextvars import Context
     from typing import Any
 
-__all__ = ["AsyncPump", "ThreadPump"]
 
 log = logging.getLogger("millstream.flow.source")
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .acks import Ack
     from .options import Options
 
-__all__ = ["Reader", "close_readers"]
 
 log = logging.getLogger("millstream.flow.source")
 

@@ -6,8 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Undecoded"]
-
 
 class Undecoded:
     """Input that could not be decoded: the source's ``on_error`` handles it, and steps do not receive it.

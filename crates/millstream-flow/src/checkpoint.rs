@@ -61,7 +61,7 @@ mod switch;
 
 pub use copy::{Copied, copy};
 pub use directories::{process_dir, processes_in};
-pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, TimeMark};
+pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, StepMark, TimeMark};
 pub use replica::{Replica, Serving, committed_end};
 pub use rescale::{Rescaled, rescale};
 pub use store::Saved;

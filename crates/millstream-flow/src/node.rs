@@ -26,6 +26,16 @@ pub struct Node {
     pub exchanged: bool,
 }
 
+impl Node {
+    /// What the saved state of a step depends on: its kind, and such details as the length of windows.
+    pub(crate) fn state_kind(&self) -> String {
+        match &*self.detail {
+            "" => self.kind.to_owned(),
+            detail => format!("{} ({detail})", self.kind),
+        }
+    }
+}
+
 /// A connection between two operators in the description.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DescribedEdge {

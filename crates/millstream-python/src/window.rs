@@ -154,9 +154,9 @@ impl AggregateKind {
             "min" => AggregateKind::Min(function(0)),
             "max" => AggregateKind::Max(function(0)),
             "collect" => AggregateKind::Collect,
-            "sides" => AggregateKind::Sides,
+            "join" => AggregateKind::Sides,
             "reduce" => AggregateKind::Reduce(function(0)),
-            "functions" => AggregateKind::Functions(Functions {
+            "fold" | "aggregate" | "agg" => AggregateKind::Functions(Functions {
                 initial: function(0),
                 add: function(1),
                 merge: function(2),

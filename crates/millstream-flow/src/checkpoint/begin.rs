@@ -577,6 +577,7 @@ fn moved_partition(
 
 /// Removes all saved state from a commit; returns the records that remove it from the journal.
 fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> Vec<Vec<u8>> {
+    commit.steps.clear();
     commit.sources.clear();
     commit.sinks.clear();
     commit.watermarks.clear();
@@ -588,6 +589,7 @@ fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> 
 
 /// Removes the state of a step, source or sink from a commit.
 fn forget(commit: &mut Commit, step: &str) {
+    commit.steps.retain(|mark| mark.step != step);
     commit.sources.retain(|mark| mark.source != step);
     commit.sinks.retain(|mark| mark.sink != step);
     commit.watermarks.retain(|mark| mark.step != step);
@@ -747,7 +749,8 @@ fn check_dropped(
     )))
 }
 
-/// Checks that every step, source and sink with saved state is still in the flow.
+/// Checks that every step, source and sink with saved state is still in the flow, and that the steps are of the kinds
+/// that they were.
 fn check(
     flow: &str,
     parts: &FlowParts<'_>,
@@ -769,15 +772,36 @@ fn check(
     let missing: BTreeSet<(&'static str, &str)> = saved_names(store, commit)
         .filter(|(kind, name)| !is_there(kind, name) && !is_dropped(name))
         .collect();
-    if missing.is_empty() {
+    if !missing.is_empty() {
+        let missing = missing.into_iter();
+        let missing = missing.map(|(kind, name)| (kind, name.to_owned()));
+        return Err(FlowError::Vanished {
+            path: options.dir.clone(),
+            flow: flow.to_owned(),
+            missing: missing.collect(),
+        });
+    }
+    if options.fresh {
         return Ok(());
     }
-    let missing = missing
-        .into_iter()
-        .map(|(kind, name)| (kind, name.to_owned()));
-    Err(FlowError::Vanished {
-        path: options.dir.clone(),
-        flow: flow.to_owned(),
-        missing: missing.collect(),
-    })
+    check_kinds(flow, nodes, commit).map_err(|cause| failed(&options.dir, cause))
+}
+
+/// Checks that each step is of the kind with which its state was saved: the state of a `count` can be read as that of a
+/// `sum`, and is another number.
+fn check_kinds(flow: &str, nodes: &[Node], commit: &Commit) -> Result<(), String> {
+    for mark in &commit.steps {
+        let node = nodes.iter().find(|node| node.name == mark.step);
+        let Some(now) = node.map(Node::state_kind).filter(|now| *now != mark.kind) else {
+            continue;
+        };
+        return Err(format!(
+            "step \"{}\" of flow \"{flow}\" is a {now} now, and its state is that of a {}; remove that state with {}, or give the new \
+             step another name and keep the old one",
+            mark.step,
+            mark.kind,
+            drop_state(&mark.step),
+        ));
+    }
+    Ok(())
 }

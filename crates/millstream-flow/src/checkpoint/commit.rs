@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
 use super::local::LocalPartitions;
-use super::record::{Commit, SourceMark};
+use super::record::{Commit, SourceMark, StepMark};
 
 use super::replica::Replicated;
 use super::sinks::Sinks;
@@ -407,6 +407,11 @@ impl Committer {
                 Some(known) => known.at = known.at.max(mark.at),
                 None => next.watermarks.push(mark.clone()),
             }
+        }
+        for step in &part.steps {
+            let node = &self.nodes[*step];
+            let (step, kind) = (node.name.clone(), node.state_kind());
+            next.put_step(StepMark { step, kind });
         }
         for (writer, token) in &part.tokens {
             let worker = part.worker;

@@ -177,6 +177,21 @@ impl Join {
     pub fn by_key(&self) -> Option<PerKey> {
         self.per_key
     }
+
+    /// Describes what the state of such a join depends on.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn describe(&self) -> String {
+        let partners = match self.partners {
+            Partners::Latest => "latest",
+            Partners::Lookup => "lookup",
+            Partners::Between { .. } => "within a time",
+        };
+        match self.per_key {
+            Some(_) => format!("{partners}, watermark by key"),
+            None => partners.to_owned(),
+        }
+    }
 }
 
 /// Makes the output of two partners, of which one may be missing.
@@ -493,7 +508,7 @@ impl<K: Key, L: Data> Untimed<K, L> {
         let joined = both.keep("join", name, move || {
             KeyedStep::new(&called, false, JoinLogic::new(join, false, Both))
         });
-        joined.in_order()
+        joined.in_order().detailed(&join.describe())
     }
 }
 
@@ -540,6 +555,7 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
                 KeyedStep::new(&called, false, ByKey::new(logic(), how))
             }),
         };
+        let results = results.detailed(&join.describe());
         Outcome { results, late }
     }
 }

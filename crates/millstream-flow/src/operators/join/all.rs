@@ -438,13 +438,6 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
         )
     }
     fn load(&self, from: &mut &[u8]) -> Result<KeyValues<T>, Cause> {
-        let streams = pack::take_list(&mut &**from)?.saturating_sub(1);
-        if streams != T::STREAMS {
-            let now = T::STREAMS;
-            return Err(
-                format!("the state is of a join of {streams} streams, not of {now}").into(),
-            );
-        }
         let mut seen = KeyValues::nothing();
         self.load_added(&mut seen, from)?;
         Ok(seen)
@@ -469,6 +462,11 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
         }
         Ok(())
     }
+}
+
+/// What the state of a join into such rows depends on.
+fn streams<T: Row>() -> String {
+    format!("{} streams", T::STREAMS)
 }
 
 impl<K: Key, V: Data> Untimed<K, V> {
@@ -506,7 +504,7 @@ impl<K: Key, V: Data> Untimed<K, V> {
             let timed = false;
             KeyedStep::new(&called, true, AllLogic::<O::Row> { how, timed, types })
         });
-        joined.in_order()
+        joined.in_order().detailed(&streams::<O::Row>())
     }
 }
 
@@ -555,6 +553,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
             let ordered = InTurn::by_time(logic, O::Row::clone, |row| row.stream() as i64);
             KeyedStep::new(&called, true, ordered)
         });
+        let results = results.detailed(&streams::<O::Row>());
         Outcome { results, late }
     }
 }

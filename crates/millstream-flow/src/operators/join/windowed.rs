@@ -166,7 +166,9 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
     ) -> WindowPairs<K, L, R> {
         let both = both_sides(self, right);
         let types = std::marker::PhantomData;
-        let Outcome { results, late } = both.window(name, window).aggregate(PairUp { how, types });
+        let windows = both.window(name, window);
+        let pairs = windows.aggregate(PairUp { how, types });
+        let Outcome { results, late } = windows.detailed("join", pairs);
         let results = results.flat_map(|pairs: Timed<Vec<_>>| {
             let time = pairs.time;
             let watermark = pairs.watermark;

@@ -224,11 +224,6 @@ impl Grid {
         }
     }
 
-    /// Returns the numbers that define this grid.
-    pub(super) fn numbers(&self) -> [i64; 4] {
-        [0, self.length, self.every, self.offset]
-    }
-
     /// True if windows have so many panes that they share parts.
     fn shares<G: Aggregate>(&self, aggregate: &G) -> bool {
         self.length / self.pane >= PANES_MIN && !aggregate.grows()

@@ -184,21 +184,17 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
     }
 }
 
-/// The codec of `[0, watermark, windows]`.
+/// The codec of `[watermark, windows]`.
 struct WithWatermarkCodec<S>(BoxedCodec<S>);
 
 impl<S> StateCodec<WithWatermark<S>> for WithWatermarkCodec<S> {
     fn save(&self, own: &WithWatermark<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(3, out);
-        pack::integer(0, out);
+        pack::list(2, out);
         pack::integer(own.watermark, out);
         self.0.save(&own.windows, out)
     }
     fn load(&self, from: &mut &[u8]) -> Result<WithWatermark<S>, Cause> {
-        if pack::take_list(from)? != 3 {
-            return Err("it was saved with the watermark of the partition, not of each key".into());
-        }
-        pack::take_integer(from)?;
+        pack::take_members(2, from)?;
         Ok(WithWatermark {
             watermark: pack::take_integer(from)?,
             windows: self.0.load(from)?,

@@ -105,8 +105,8 @@ def pickled(value: Any) -> bytes:
         return pickle.dumps(value, 5)
     except Exception as error:
         raise TypeError(
-            f"{error}; keep plain data in it and classes at the top of a module, or give its class snapshot() "
-            "and restore(value)"
+            f"{error}; keep plain data in it and classes at the top of a module, or give its class "
+            "snapshot() and restore(value)"
         ) from error
 
 

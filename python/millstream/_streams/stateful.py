@@ -260,7 +260,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             return self._keep("stateful", name, kernel, on_error, in_order=True)
         life = None if ttl is None else nanos("ttl", ttl)
         function = None if state is None else logic
-        return self._with_state(("stateful", name), (made, function, False), ordered, life, on_error)
+        return self._with_state(name, (made, function, False), ordered, life, on_error)
 
     @overload
     def stateful_map(
@@ -372,22 +372,20 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         life = None if ttl is None else nanos("ttl", ttl)
         made = _states.nothing if state is None else state
         make = _revival.reviving(made, made, aliases, migrate, strict=False)
-        return self._with_state(("stateful", name), (make, f, True), ordered, life, on_error)
+        return self._with_state(name, (make, f, True), ordered, life, on_error)
 
     def _with_state(
         self,
-        called: tuple[str, str],
+        name: str,
         logic: tuple[Callable[[], Any], Callable[..., Any] | None, bool],
         ordered: bool,
         life: int | None,
         on_error: OnError,
     ) -> KeyedStream[K_co, Any]:
         if ordered and not self._timed:
-            raise FlowUsageError(
-                f'step "{called[1]}": ordered=True needs times: put event_time before key_by'
-            )
+            raise FlowUsageError(f'step "{name}": ordered=True needs times: put event_time before key_by')
         times = self._timed, ordered
-        results, late = self._home().stateful(*called, *logic, times, life, on_error)
+        results, late = self._home().stateful("stateful", name, *logic, times, life, on_error)
         return (
             self._new_late(results, self._timed, late)
             if ordered

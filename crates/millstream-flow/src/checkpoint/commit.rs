@@ -408,10 +408,13 @@ impl Committer {
                 None => next.watermarks.push(mark.clone()),
             }
         }
-        for step in &part.steps {
+        for (step, layout) in &part.steps {
             let node = &self.nodes[*step];
-            let (step, kind) = (node.name.clone(), node.state_kind());
-            next.put_step(StepMark { step, kind });
+            next.put_step(StepMark {
+                step: node.name.clone(),
+                kind: node.state_kind(),
+                layout: layout.iter().copied().map(str::to_owned).collect(),
+            });
         }
         for (writer, token) in &part.tokens {
             let worker = part.worker;

@@ -116,6 +116,8 @@ pub struct StepMark {
     pub step: String,
     /// Its kind as the description of the flow shows it, with the details on which the state depends.
     pub kind: String,
+    /// What surrounds the values in a state, from the outside; nothing where a state is one value.
+    pub layout: Vec<String>,
 }
 
 /// The part of a state directory in the state of several processes.

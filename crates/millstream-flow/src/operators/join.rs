@@ -41,6 +41,7 @@ use crate::operators::window::{ByKey, Outcome, PerKey};
 use crate::state::backlog::{Backlog, Chain};
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
+pub(crate) use all::read_values;
 pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoinStateCodec;
 pub use side::{JoinKind, JoinState, Side};

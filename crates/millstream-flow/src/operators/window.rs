@@ -52,8 +52,10 @@ use std::time::Duration;
 pub use aggregate::{Aggregate, Bounds, Windowed};
 pub use chosen::Windower;
 pub use item::Choose;
+pub(crate) use logic::OpenWindows;
 pub use logic::WindowLogic;
 pub use ordered::{InOrder, TimedItems};
+pub(crate) use per_key::WithWatermark;
 pub use per_key::{ByKey, PerKey};
 
 use crate::batch::Data;

@@ -129,6 +129,9 @@ fn run(
     change: impl FnOnce(Recovery) -> Recovery,
 ) -> Result<Vec<String>, FlowError> {
     let (flow, out) = (Flow::new("replaced"), testing::Collected::new());
+    // Rows of two and of three streams, which wait for their turn.
+    flow.saves::<(Option<u64>, Option<u64>)>();
+    flow.saves::<(Option<u64>, Option<u64>, Option<u64>)>();
     let source = testing::script(vec![(1..9u64).map(testing::Mark::Item).collect()]);
     let values = flow
         .source("in", source.batch_size(1))

@@ -12,6 +12,7 @@ use crate::error::Cause;
 use crate::key::Key;
 use crate::operators::keyed::{KeyedStream, Untimed};
 use crate::operators::window::Outcome;
+use crate::saved::raw::{RAW, Raw};
 use crate::state::{Growing, InTurn, KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
 
@@ -409,6 +410,23 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
 /// The codec of `[expires, [value...]...]`, with a list for each stream; what has changed has the added values.
 struct KeyValuesCodec<T: Row>(T::Codecs);
 
+/// Reads a state without its types: the time at which the key is removed, and the values of each stream.
+pub(crate) fn read_values(mut from: &[u8]) -> Result<(i64, Vec<Vec<Raw>>), Cause> {
+    let mut streams = Vec::new();
+    let mut expires = NEVER;
+    while !from.is_empty() {
+        let count = pack::take_list(&mut from)?.saturating_sub(1);
+        expires = pack::take_integer(&mut from)?;
+        streams.resize_with(count, Vec::new);
+        for values in &mut streams {
+            for _ in 0..pack::take_list(&mut from)? {
+                values.push(RAW.load(&mut from)?);
+            }
+        }
+    }
+    Ok((expires, streams))
+}
+
 impl<T: Row> KeyValuesCodec<T> {
     fn save_lists<'a>(
         &self,
@@ -441,6 +459,9 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
         let mut seen = KeyValues::nothing();
         self.load_added(&mut seen, from)?;
         Ok(seen)
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("streams");
     }
     fn save_added(&self, seen: &KeyValues<T>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         let added: Option<Vec<_>> = seen.streams.iter().map(Growing::added).collect();

@@ -10,6 +10,7 @@ use super::session::SessionRule;
 use super::{Kind, Window};
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec};
 use crate::error::Cause;
+use crate::saved::raw::{Raw, RawState, read};
 use crate::state::{KeyLogic, Moment, Outputs};
 use crate::time::{NEVER, Timed};
 
@@ -194,6 +195,22 @@ struct OpenWindowsCodec<A> {
     acc: BoxedCodec<A>,
 }
 
+impl OpenWindows<Raw> {
+    /// Reads windows without their types.
+    pub(crate) fn read(aligned: bool, bytes: &[u8]) -> Result<Self, Cause> {
+        let acc = Box::new(RawState);
+        read(&OpenWindowsCodec { aligned, acc }, bytes)
+    }
+
+    /// Returns the bounds of each window or pane, the number of its items and its accumulator.
+    pub(crate) fn each(&self) -> Vec<(i64, i64, u64, &Raw)> {
+        match &self.0 {
+            WindowSet::Aligned(panes) => panes.each().collect(),
+            WindowSet::Groups(groups) => groups.each().collect(),
+        }
+    }
+}
+
 impl<A> StateCodec<OpenWindows<A>> for OpenWindowsCodec<A> {
     fn save(&self, held: &OpenWindows<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         match &held.0 {
@@ -207,6 +224,10 @@ impl<A> StateCodec<OpenWindows<A>> for OpenWindowsCodec<A> {
         } else {
             WindowSet::Groups(Groups::load(&*self.acc, from)?)
         }))
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push(if self.aligned { "panes" } else { "groups" });
+        self.acc.layout(out);
     }
     fn save_added(&self, held: &OpenWindows<A>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         match &held.0 {

@@ -18,7 +18,7 @@ pub struct Node {
     pub name: String,
     /// The kind: `source`, `map`, `stateful`, `sink`, ...
     pub kind: &'static str,
-    /// Details, for instance the address of a connector.
+    /// Details: the address of a connector, the length of windows.
     pub detail: String,
     /// The nodes whose output this one reads.
     pub inputs: Vec<NodeId>,

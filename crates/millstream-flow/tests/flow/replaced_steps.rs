@@ -151,7 +151,7 @@ fn a_step_of_another_kind_refuses_the_state() {
     for alike in ALIKE {
         for (one, first) in alike.iter().enumerate() {
             for (other, second) in alike.iter().enumerate() {
-                if one == other {
+                if one >= other {
                     continue;
                 }
                 let folder = tempfile::tempdir().unwrap();

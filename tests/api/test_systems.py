@@ -193,7 +193,7 @@ def test_the_log_of_a_system_is_json_if_it_is_asked_for(system: System) -> None:
     system.wait_lag("adder", "doubler")
     assert system.stop() == 0
     lines = [json.loads(line) for line in system.logged().splitlines()]
-    assert {"adder", "doubler"} <= {line.get("service") for line in lines}, lines
+    assert {"adder", "doubler"} <= {line["target"] for line in lines}, lines
 
 
 def test_a_system_runs_until_it_is_stopped(system: System) -> None:

@@ -163,6 +163,7 @@ class Pipe:
     def processing_time(self, name: str) -> Pipe: ...
     def stateful(
         self,
+        kind: str,
         name: str,
         make: Callable[[], object],
         function: Callable[[Any, Any], object] | None,
@@ -187,7 +188,7 @@ class Pipe:
         timed: bool,
     ) -> Pipe: ...
     def join_all(
-        self, name: str, make: Callable[[], object], timed: bool, ttl: int | None
+        self, name: str, made: tuple[int, Callable[[], object]], timed: bool, ttl: int | None
     ) -> tuple[Pipe, Pipe]: ...
     def window(
         self,

@@ -227,5 +227,5 @@ def test_a_file_in_the_place_of_the_state_is_named(tmp_path: Path) -> None:
     failed = run_program(file, "--state", state)
     assert failed.returncode == 2
     assert failed.stderr == (
-        f"millstream run: --state is a directory, and {state} is a file (see millstream run --help)\n"
+        f'millstream run: flow "ours": --state DIR: {state} is a file, not a directory\n'
     )

@@ -157,22 +157,6 @@ def test_values_that_are_late_are_a_stream_of_their_own() -> None:
     assert (out, late) == ([(5, None), (20, None), (30, None)], [7])
 
 
-def test_a_join_of_another_number_of_streams_says_so(tmp_path: Any) -> None:
-    from millstream._run.trial import run_crashing
-
-    def build(count: int, out: list[Any]) -> ms.Flow:
-        flow = ms.Flow("join")
-        keyed = flow.source("in", testing.items(range(50))).key_by(lambda n: n % 2)
-        keyed.join_all("all", *[keyed] * count, emit="final").sink("out", out)
-        return flow
-
-    out: list[Any] = []
-    with pytest.raises(ms.SimulatedCrash):
-        run_crashing(build(1, out), 1, tmp_path, 3)
-    with pytest.raises(ms.FlowError, match="the state is of a join of 2 streams, not of 3"):
-        ms.run(build(2, out), state=tmp_path)
-
-
 def test_mistakes_are_errors_with_a_remedy() -> None:
     keyed = ms.Flow("f").source("in", testing.items([])).key_by(int)
     for call, said in (

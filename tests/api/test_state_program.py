@@ -14,6 +14,7 @@ import millstream as ms
 import msgspec
 import pytest
 from millstream._run.shown import show
+from millstream._run.trial import run_crashing
 from millstream._values.saving import PICKLE, SNAPSHOT, STRUCT, dump
 
 
@@ -67,6 +68,116 @@ def test_a_step_that_is_not_there(state: Path) -> None:
     done = program("keys", state, "sum")
     assert done.returncode == 1
     assert done.stderr.endswith('no step "sum" has state; those that have are "count", "see"\n'), done.stderr
+
+
+def seconds(count: int) -> str:
+    return f"1970-01-01T00:00:{count:02}.000000000Z"
+
+
+def at(count: int, value: Any) -> dict[str, Any]:
+    return {"time": seconds(count), "value": value}
+
+
+class Waits:
+    def on_item(self, key: str, value: int, ctx: ms.KeyContext) -> None:
+        ctx.set_timer(at=50.0)
+
+    def snapshot(self) -> int:
+        return 7
+
+    def restore(self, value: int) -> None: ...
+
+
+SHOWN: dict[str, tuple[bool, Any, Any]] = {
+    "count": (False, lambda keyed: keyed.count(name="step"), 3),
+    "sum ttl": (
+        True,
+        lambda keyed: keyed.sum(emit="each", name="step", ttl=30),
+        {"expires": seconds(33), "state": 6},
+    ),
+    "agg": (False, lambda keyed: keyed.agg(name="step", n=ms.count()), "{'n': ['count', 3]}"),
+    "stateful_map": (False, lambda keyed: keyed.stateful_map("step", lambda n, v: (n + v, n), state=int), 6),
+    "timer": (
+        True,
+        lambda keyed: keyed.stateful("step", Waits),
+        {"state": {"repr": "Waits.restore(7)"}, "timers": [{"event": seconds(50)}]},
+    ),
+    "ordered": (
+        True,
+        lambda keyed: keyed.stateful_map("step", lambda n, v: (n + v, n), state=int, ordered=True),
+        {"state": 3, "waiting": [at(3, 3)]},
+    ),
+    "dedupe": (False, lambda keyed: keyed.dedupe(name="step"), True),
+    "window": (
+        True,
+        lambda keyed: keyed.window("step", ms.windows.tumbling(60)).sum(),
+        [{"start": seconds(0), "end": "1970-01-01T00:01:00.000000000Z", "items": 3, "value": 6}],
+    ),
+    "session": (
+        True,
+        lambda keyed: keyed.window("step", ms.windows.session(60)).agg(n=ms.count()),
+        [{"first": seconds(1), "last": seconds(3), "items": 3, "value": {"repr": "{'n': ['count', 3]}"}}],
+    ),
+    "window in order": (
+        True,
+        lambda keyed: keyed.window("step", ms.windows.session(60), ordered=True).sum(),
+        [{"first": seconds(1), "last": seconds(3), "items": 3, "value": [at(1, 1), at(2, 2), at(3, 3)]}],
+    ),
+    "watermark by key": (
+        True,
+        lambda keyed: keyed.window("step", ms.windows.session(60), watermark="key").count(),
+        {
+            "watermark": seconds(3),
+            "state": [{"first": seconds(1), "last": seconds(3), "items": 3, "value": 3}],
+        },
+    ),
+    "join": (
+        True,
+        lambda keyed: keyed.join("step", keyed.filter(lambda value: value > 1), within=60),
+        {
+            "left": [at(1, 1), at(2, 2)],
+            "right": [at(2, 2)],
+            "waiting": [at(3, 3) | {"side": "right"}, at(3, 3) | {"side": "left"}],
+        },
+    ),
+    "join_all": (
+        False,
+        lambda keyed: keyed.join_all("step", keyed.filter(lambda value: value > 5), emit="running"),
+        "Sides.restore([[3], []])",
+    ),
+}
+
+
+@pytest.mark.parametrize(("timed", "add", "wanted"), SHOWN.values(), ids=SHOWN)
+def test_the_state_of_each_step_is_shown_by_its_values(
+    timed: bool, add: Any, wanted: Any, tmp_path: Path
+) -> None:
+    flow = ms.Flow("shown")
+    numbers = flow.source("in", ms.testing.items([1, 2, 3]))
+    add((numbers.event_time(float) if timed else numbers).key_by(lambda _: "k")).sink("out", [])
+    ms.run(flow, state=tmp_path / "state", sync=False)
+    [line] = program("export", tmp_path / "state", "--step", "step").stdout.splitlines()
+    found = json.loads(line)
+    assert found.get("state", found.get("repr")) == wanted
+    text = program("get", tmp_path / "state", "step", "k").stdout
+    assert text == f'"k": {wanted}\n' or json.loads(text.removeprefix('"k": ')) == wanted
+
+
+@pytest.mark.parametrize("verb", ["collect", "window"])
+def test_a_list_that_grew_over_many_commits_is_shown_as_one(verb: str, tmp_path: Path) -> None:
+    flow = ms.Flow("shown")
+    words = flow.source("in", ms.testing.items([f"{number:0100}" for number in range(200)], 20))
+    keyed = words.event_time(lambda word: int(word) / 10).key_by(lambda _: "k")
+    if verb == "collect":
+        keyed.collect(1000, name="step").sink("out", [])
+    else:
+        keyed.window("step", ms.windows.session(60), ordered=True).count().sink("out", [])
+    with pytest.raises(ms.SimulatedCrash):
+        run_crashing(flow, 1, tmp_path / "state", ("after", 9))
+    [line] = program("export", tmp_path / "state").stdout.splitlines()
+    found = json.loads(line)["state"]
+    values = found if verb == "collect" else [item["value"] for item in found[0]["value"]]
+    assert len(values) >= 140 and [int(value) for value in values] == list(range(len(values)))
 
 
 # What a state may be made of.

@@ -101,10 +101,10 @@ class System:
     def write(self, text: str) -> None:
         (self.folder / "desk.toml").write_text(text)
 
-    def start(self, text: str = TWO) -> None:
+    def start(self, text: str = TWO, *options: str) -> None:
         self.write(text)
         self.log = open(self.folder / "log", "a")  # noqa: SIM115
-        command = [sys.executable, "-m", "millstream", "service", "up", "desk.toml"]
+        command = [sys.executable, "-m", "millstream", "service", "up", "desk.toml", *options]
         self.up = subprocess.Popen(
             command, cwd=self.folder, stdout=self.log, stderr=subprocess.STDOUT, text=True
         )
@@ -185,6 +185,15 @@ def system(tmp_path: Path) -> Iterator[System]:
         made.up.kill()
         made.up.wait()
         made.log.close()
+
+
+def test_the_log_of_a_system_is_json_if_it_is_asked_for(system: System) -> None:
+    system.publish(1, 2, 3)
+    system.start(TWO, "--log", "json")
+    system.wait_lag("adder", "doubler")
+    assert system.stop() == 0
+    lines = [json.loads(line) for line in system.logged().splitlines()]
+    assert {"adder", "doubler"} <= {line["target"] for line in lines}, lines
 
 
 def test_a_system_runs_until_it_is_stopped(system: System) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -37,6 +38,11 @@ def test_the_figures_once(tmp_path: Path) -> None:
         assert refused.returncode == 1 and "401" in refused.stderr and refused.stderr.count("\n") == 1
         no_terminal = once(flow.url, *token)
         assert no_terminal.returncode == 0 and no_terminal.stdout.startswith("flow orders <b>: ")
+        by_port = once(str(flow.port), "--once", *token)
+        assert by_port.returncode == 0 and by_port.stdout.startswith("flow orders <b>: ")
+        line = f"{shlex.join([*TOP, flow.url, '--once', *token])} | true; exit ${{PIPESTATUS[0]}}"
+        closed = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=PATIENCE)
+        assert (closed.returncode, closed.stderr) == (0, "")
 
 
 def test_an_address_without_a_flow() -> None:

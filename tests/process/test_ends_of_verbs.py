@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 import sys
 import tempfile
@@ -10,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import millstream as ms
 import pytest
 
 PROGRAM = """
@@ -54,7 +58,7 @@ def verb(folder: Path, *arguments: str, **more: Any) -> subprocess.CompletedProc
 
 BAD_USAGE = [
     (["run", "flow.py", "--http", "70000"], "'70000' is no address like 8080"),
-    (["run", "flow.py", "--state", "flow.py"], "--state is a directory, and flow.py is a file"),
+    (["run", "flow.py", "--state", "flow.py"], "--state DIR: flow.py is a file, not a directory"),
     (["run", "flow.py", "--epoch", "soon"], "'soon' is no length of time"),
     (["run", "flow.py", "--shards", "3"], "--shards is a power of two"),
     (["queue", "serve", "--dir", "queues", "--http", "70000"], "'70000' is no address like 8080"),
@@ -140,6 +144,24 @@ def test_a_reader_that_ends_is_no_error(command: str, code: int, folder: Path) -
     done = subprocess.run(["bash", "-c", line], cwd=folder, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == code, done
     assert "Broken" not in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_an_export_shows_its_progress_on_a_terminal_and_clears_it(folder: Path) -> None:
+    with ms.Journal(folder / "journal") as journal:
+        journal.append_many([b"x"] * 10_000)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "millstream", "journal", "export", "journal", "--out", "lines"]
+    with subprocess.Popen(command, cwd=folder, stderr=theirs) as export:
+        os.close(theirs)
+        shown = b""
+        # A terminal that nobody has open any more is an error of reading.
+        with contextlib.suppress(OSError):
+            while some := os.read(ours, 65536):
+                shown += some
+    os.close(ours)
+    assert export.returncode == 0
+    assert shown.startswith(b"\r\x1b[K4096 of 10000 records, 40%") and shown.endswith(b"%\r\x1b[K"), shown
+    assert len((folder / "lines").read_text().splitlines()) == 10_000
 
 
 def test_a_killed_supervisor_leaves_no_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,10 +147,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A moment as RFC 3339, UTC, down to the nanosecond.
-pub(crate) fn show(time_ns: u64) -> String {
-    match Timestamp::from_nanosecond(time_ns.into()) {
+pub(crate) fn show(time_ns: impl Into<i128>) -> String {
+    let time_ns = time_ns.into();
+    match Timestamp::from_nanosecond(time_ns) {
         Ok(moment) => format!("{moment:.9}"),
-        // Every u64 of nanoseconds is within the range of the type.
+        // Every u64 and i64 of nanoseconds is within the range of the type.
         Err(_) => time_ns.to_string(),
     }
 }

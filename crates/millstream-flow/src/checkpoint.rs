@@ -40,9 +40,8 @@ mod copy;
 mod directories;
 mod division;
 mod first_positions;
+mod fits;
 mod fragments;
-#[doc(hidden)] // For the other crates of Millstream.
-pub mod json;
 pub(crate) mod local;
 mod moved_sources;
 mod opened;
@@ -61,17 +60,18 @@ mod switch;
 
 pub use copy::{Copied, copy};
 pub use directories::{process_dir, processes_in};
-pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, TimeMark};
+pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, StepMark, TimeMark};
 pub use replica::{Replica, Serving, committed_end};
 pub use rescale::{Rescaled, rescale};
 pub use store::Saved;
 
 pub use crate::saved::changes::{Changes, REMOVED};
 pub use crate::saved::codec::{BoxedCodec, Codec, Codecs, StateCodec};
-pub use crate::saved::pack;
 pub use crate::saved::restore::{Restore, SavedKey};
-pub(crate) use begin::{ClusterStart, FlowParts, ResumedRun, resume};
+pub use crate::saved::{json, pack};
+pub(crate) use begin::{ClusterStart, ResumedRun, resume};
 pub(crate) use commit::{Committer, SharedCommits};
+pub(crate) use fits::FlowParts;
 pub(crate) use part::{CommitNotice, EpochPart, PartitionPosition, WorkerCheckpoint};
 pub use per_worker::PerWorker;
 pub use recovery::{Crash, Recovery};

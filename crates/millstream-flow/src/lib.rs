@@ -58,7 +58,7 @@ pub use connectors::{
     stdout, tcp,
 };
 pub use describe::{graph, overlap};
-pub use operators::{assign, collect, join, limits, window};
+pub use operators::{assign, collect, join, limits, shown, window};
 pub use run::watch;
 
 pub use checkpoint::Recovery;

@@ -18,12 +18,22 @@ pub struct Node {
     pub name: String,
     /// The kind: `source`, `map`, `stateful`, `sink`, ...
     pub kind: &'static str,
-    /// Details, for instance the address of a connector.
+    /// Details: the address of a connector, the length of windows.
     pub detail: String,
     /// The nodes whose output this one reads.
     pub inputs: Vec<NodeId>,
     /// True if items may move to another worker before this node.
     pub exchanged: bool,
+}
+
+impl Node {
+    /// What the saved state of a step depends on: its kind, and such details as the length of windows.
+    pub(crate) fn state_kind(&self) -> String {
+        match &*self.detail {
+            "" => self.kind.to_owned(),
+            detail => format!("{} ({detail})", self.kind),
+        }
+    }
 }
 
 /// A connection between two operators in the description.

@@ -16,6 +16,8 @@ pub mod limits;
 pub mod lookups;
 #[doc(hidden)]
 pub mod misplaced;
+#[doc(hidden)] // For the other crates of Millstream.
+pub mod shown;
 mod stateful;
 pub mod verbs;
 pub mod window;

@@ -21,6 +21,7 @@ mod timers;
 
 pub use growing::Growing;
 pub use in_turn::InTurn;
+pub(crate) use in_turn::Waiting;
 pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};
 pub use timers::{Due, Timer, Timers, Ttl, WithTimers, WithTimersCodec};

@@ -298,15 +298,16 @@ impl Pipe {
         checked(py, pipe)
     }
 
-    /// State of the user for each key: objects that `make` returns, or states that it returns for `function`, which
-    /// changes them or, if it `returns` it, return the next one. `ttl` in nanoseconds. Returns the outputs and, if
-    /// items are `ordered` by their times, those that are late.
+    /// State for each key, of `stateful` or of another verb of this `kind`: objects that `make` returns, or states that
+    /// it returns for `function`, which changes them or, if it `returns` it, return the next one. `ttl` in nanoseconds.
+    /// Returns the outputs and, if items are `ordered` by their times, those that are late.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a word of the description"
     )]
     fn stateful(
         &self,
+        kind: &str,
         name: &str,
         make: Py<PyAny>,
         function: Option<Py<PyAny>>,
@@ -329,21 +330,22 @@ impl Pipe {
             (true, false) => Turns::AfterTimers,
             (true, true) => Turns::ByTime(|_| 0),
         };
-        let step = self.by_logic(("stateful", name), logic, turns, traits, on_error);
+        let step = self.by_logic((static_name(kind), name), logic, turns, traits, on_error);
         both(py, &handling.of(step))
     }
 
-    /// Joins merged streams whose values are pairs of the number of the stream and the value: objects that `make`
-    /// returns have the values of a key. With times values are processed in the order of their times, and then of these
+    /// Joins merged streams whose values are pairs of the number of the stream and the value: `made` is how many streams
+    /// there are, and makes the object that has the values of a key. With times values are processed in the order of their times, and then of these
     /// numbers. Returns results and late values.
     fn join_all(
         &self,
         py: Python<'_>,
         name: &str,
-        make: Py<PyAny>,
+        made: (usize, Py<PyAny>),
         timed: bool,
         ttl: Option<i64>,
     ) -> PyResult<(Pipe, Pipe)> {
+        let (streams, make) = made;
         let traits = Traits::keyed(!timed, timed, None);
         let number: fn(&Py<PyAny>) -> i64 = |pair| {
             let number = locked(|py| pair.bind(py).get_item(0)?.extract::<i64>());
@@ -357,7 +359,7 @@ impl Pipe {
         };
         let fails = OnErrorOption::Fail;
         let step = self.by_logic(("join_all", name), logic, turns, traits, fails);
-        both(py, &step)
+        both(py, &step.detailed(&format!("{streams} streams")))
     }
 
     /// Calls `show` with the epoch, the worker, the keys and the values of each batch.
@@ -443,6 +445,7 @@ impl Pipe {
         let py = on_error.py();
         let on_error = OnErrorOption::read(on_error)?;
         let window = window(&described)?;
+        let detail = window.describe(windower.is_some(), &kind);
         let handling = on_error.clone();
         let overlaps = described.overlaps();
         let traits = (timed, described.joins);
@@ -455,7 +458,7 @@ impl Pipe {
         } else {
             self.windows(name, (window, windower), make, traits, on_error)
         };
-        both(py, &handling.of(step))
+        both(py, &handling.of(step.detailed(&detail)))
     }
 
     /// A step that is an object from `make` and is called by processing time.
@@ -539,7 +542,7 @@ impl Pipe {
         } else {
             step.in_order()
         };
-        both(py, &step)
+        both(py, &step.detailed(&join.describe()))
     }
 
     /// Merges streams; with `by_key`, each item on the worker of its key.

@@ -321,7 +321,7 @@ impl Handle {
         let Some(running) = gil::unlocked(|| self.running().take()) else {
             return Ok(None);
         };
-        let ended = gil::unlocked(|| running.wait());
+        let ended = logs::flushed(|| running.wait());
         let report = ended.map_err(|error| to_python(py, error))?;
         Ok(Some(Report::new(report)))
     }

@@ -141,12 +141,19 @@ pub(crate) fn dump_by_module(
     static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
-    let (how, written): (u8, Bound<'_, PyBytes>) = if way.is_pickled() {
+    let by_pickle = if way.is_pickled() {
         let dumps = DUMPS.import(py, "pickle", "dumps")?;
-        (PICKLE, dumps.call1((object, 5))?.cast_into()?)
+        // The module has the better error.
+        dumps.call1((object, 5)).ok()
     } else {
-        let dump = DUMP.import(py, "millstream._values.saving", "dump")?;
-        dump.call1((object,))?.extract()?
+        None
+    };
+    let (how, written): (u8, Bound<'_, PyBytes>) = match by_pickle {
+        Some(written) => (PICKLE, written.cast_into()?),
+        None => {
+            let dump = DUMP.import(py, "millstream._values.saving", "dump")?;
+            dump.call1((object,))?.extract()?
+        }
     };
     out.extend_from_slice(written.as_bytes());
     Ok(how)

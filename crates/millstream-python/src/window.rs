@@ -154,9 +154,9 @@ impl AggregateKind {
             "min" => AggregateKind::Min(function(0)),
             "max" => AggregateKind::Max(function(0)),
             "collect" => AggregateKind::Collect,
-            "sides" => AggregateKind::Sides,
+            "join" => AggregateKind::Sides,
             "reduce" => AggregateKind::Reduce(function(0)),
-            "functions" => AggregateKind::Functions(Functions {
+            "fold" | "aggregate" | "agg" => AggregateKind::Functions(Functions {
                 initial: function(0),
                 add: function(1),
                 merge: function(2),
@@ -284,6 +284,9 @@ enum Form {
 }
 
 impl StateCodec<Acc> for Accumulators {
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("datetimes");
+    }
     fn save(&self, acc: &Acc, out: &mut Vec<u8>) -> Result<(), Cause> {
         begin(&self.datetimes, out);
         acc.set_saved();
@@ -322,6 +325,9 @@ struct Values {
 }
 
 impl StateCodec<Py<PyAny>> for Values {
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("datetimes");
+    }
     fn save(&self, value: &Py<PyAny>, out: &mut Vec<u8>) -> Result<(), Cause> {
         begin(&self.datetimes, out);
         locked(|py| save_object(value.bind(py), out)).map_err(cause)

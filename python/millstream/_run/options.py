@@ -53,10 +53,7 @@ def directory(name: str, value: Any) -> str | None:
         return None
     if not isinstance(value, (str, os.PathLike)):
         raise FlowUsageError(f"{name} is a directory, not {value!r}")
-    path = os.fspath(value)
-    if os.path.isfile(path):
-        raise FlowUsageError(f"{name} is a directory, and {path} is a file")
-    return path
+    return os.fspath(value)
 
 
 def texts(name: str, value: Any) -> list[str]:

@@ -102,7 +102,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         life = nanos("ttl", ttl)
         make = start or _states.nothing
         times = self._timed, False
-        pipe, _ = self._home().stateful(name, make, following, True, times, life, on_error)
+        pipe, _ = self._home().stateful(kind, name, make, following, True, times, life, on_error)
         return self._new_keyed([pipe], True, self._timed)
 
     def fold(

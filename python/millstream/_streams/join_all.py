@@ -52,7 +52,8 @@ def join_all(
     count = len(sides)
     life = None if ttl is None else nanos("ttl", ttl)
     merged = sides[0].merge(*sides[1:])
-    pipe, late = merged._home().join_all(name, lambda: Sides(count, emit, insert), merged._timed, life)
+    made = count, lambda: Sides(count, emit, insert)
+    pipe, late = merged._home().join_all(name, made, merged._timed, life)
     joined = merged._new_late(pipe, merged._timed, late)
     return merged._new_joined(joined, joined.late)
 
@@ -94,6 +95,4 @@ class Sides:
         return self.seen
 
     def restore(self, seen: list[list[Any]]) -> None:
-        if len(seen) != len(self.seen):
-            raise ValueError(f"the state is of a join of {len(seen)} streams, not of {len(self.seen)}")
         self.seen = seen

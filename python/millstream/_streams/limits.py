@@ -171,9 +171,11 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
         named_or_raise("changes", name)
         read = None if f is None else reading("changes", f)
         make = Last if read is None else lambda: Last(read)
+        made = _revival.reviving(make, make, aliases, migrate)
         if ttl is None and not self._timed:
-            made = _revival.reviving(make, make, aliases, migrate)
             kernel = _kernels.stateful_logic(made, on_error != "fail")
             return self._keep("changes", name, kernel, on_error, in_order=True)
-        home = self._new_keyed([self._home()], True, self._timed)
-        return home.stateful(name, make, on_error=on_error, ttl=ttl, aliases=aliases, migrate=migrate)
+        life = None if ttl is None else nanos("ttl", ttl)
+        times = self._timed, False
+        pipe, _ = self._home().stateful("changes", name, made, None, False, times, life, on_error)
+        return self._new_keyed([pipe], True, self._timed)

@@ -374,7 +374,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
     def _with_state(
         self,
         name: str,
-        called: tuple[Callable[[], Any], Callable[..., Any] | None, bool],
+        logic: tuple[Callable[[], Any], Callable[..., Any] | None, bool],
         ordered: bool,
         life: int | None,
         on_error: OnError,
@@ -382,7 +382,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         if ordered and not self._timed:
             raise FlowUsageError(f'step "{name}": ordered=True needs times: put event_time before key_by')
         times = self._timed, ordered
-        results, late = self._home().stateful(name, *called, times, life, on_error)
+        results, late = self._home().stateful("stateful", name, *logic, times, life, on_error)
         return (
             self._new_late(results, self._timed, late)
             if ordered

@@ -52,5 +52,5 @@ def join(
     watermark, lateness, patience = options
     windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
     windows._described = windows._described._replace(joins=True)
-    sides = windows._make("sides")
+    sides = windows._make("join")
     return own._new_joined(sides.flat_map(pairs(how)), sides.late)

@@ -332,7 +332,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         callable_or_raise("fold", init)
         callable_or_raise("fold", f)
         made = self._reviving(init, aliases, migrate)
-        return self._make("functions", init, f, self._merge("fold", merge), None, made)
+        return self._make("fold", init, f, self._merge("fold", merge), None, made)
 
     @overload
     def aggregate(
@@ -400,7 +400,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         if result is not None:
             callable_or_raise("result=", result)
         made = self._reviving(initial, aliases, migrate)
-        return self._make("functions", initial, add, self._merge("aggregate", merge), result, made)
+        return self._make("aggregate", initial, add, self._merge("aggregate", merge), result, made)
 
     def agg(
         self, results: Mapping[str, Aggregate[V_co]] | None = None, /, **more: Aggregate[V_co]
@@ -444,4 +444,4 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             return made.result(state)
 
         # The merge leaves the later part as it is.
-        return self._make("functions", made.initial, made.add, made.merge, result, revived, made.merge)
+        return self._make("agg", made.initial, made.add, made.merge, result, revived, made.merge)

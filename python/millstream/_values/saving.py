@@ -85,13 +85,28 @@ def dump(state: Any) -> tuple[int, bytes]:
     """How a state is written, and its bytes."""
     kind = type(state)
     if is_plain(kind):
-        return PICKLE, pickle.dumps(state, 5)
+        return PICKLE, pickled(state)
     if saves_itself(kind):
-        return SNAPSHOT, pickle.dumps((kind, state.snapshot()), 5)
+        return SNAPSHOT, pickled((kind, state.snapshot()))
     from importlib import import_module
 
     encoded = import_module("msgspec").msgpack.encode(state)
     return STRUCT, pickle.dumps((kind, encoded), 5)
+
+
+def pickled(value: Any) -> bytes:
+    """The pickle of a value.
+
+    Raises:
+        TypeError: it has none.
+    """
+    try:
+        return pickle.dumps(value, 5)
+    except Exception as error:
+        raise TypeError(
+            f"{error}; keep plain data in it and classes at the top of a module, or give its class "
+            "snapshot() and restore(value)"
+        ) from error
 
 
 def read(how: int, written: bytes, make: Callable[[], Any] | None) -> Any:

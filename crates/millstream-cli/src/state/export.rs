@@ -34,11 +34,12 @@ pub(super) fn run(args: &Args, show: ShowState, stop: &Stop) -> Outcome {
     state.expect(steps.len(), args.out.is_some());
     let mut out = Output::open(args.out.as_deref())?;
     for step in &steps {
+        let layout = state.layout(step);
         for saved in state.keys(step)? {
             if stop.requested() {
                 return out.flush();
             }
-            out.line(shown::line(step, &saved, show))?;
+            out.line(shown::line(step, &saved, &layout, show))?;
         }
     }
     out.flush()

@@ -33,6 +33,7 @@ pub(super) fn run(args: &Args, show: ShowState) -> Outcome {
     state.steps(Some(&args.step))?;
     state.expect(1, false);
     let keys = state.keys(&args.step)?;
+    let layout = state.layout(&args.step);
     state.progress = None;
     let mut out = Output::stdout();
     let mut found = false;
@@ -44,9 +45,12 @@ pub(super) fn run(args: &Args, show: ShowState) -> Outcome {
         }
         found = true;
         if args.json {
-            out.line(shown::line(&args.step, saved, show))?
+            out.line(shown::line(&args.step, saved, &layout, show))?
         } else {
-            out.line(format_args!("{key}: {}", shown::state(saved, show)))?
+            out.line(format_args!(
+                "{key}: {}",
+                shown::state(saved, &layout, show)
+            ))?
         }
     }
     if !found {

@@ -68,6 +68,14 @@ impl SavedState {
         Err(format!("state in {dir}: no step \"{only}\" has state; {others}").into())
     }
 
+    /// What surrounds the values in the states of a step.
+    pub(super) fn layout(&self, step: &str) -> Vec<String> {
+        let commits = self.parts.iter().filter_map(Saved::commit);
+        let mut marks = commits.flat_map(|commit| &commit.steps);
+        let mark = marks.find(|mark| mark.step == step);
+        mark.map_or_else(Vec::new, |mark| mark.layout.clone())
+    }
+
     /// All keys of a step, in the order in which the step met them.
     pub(super) fn keys(&mut self, step: &str) -> Outcome<Vec<SavedKey>> {
         let mut keys = Vec::new();

@@ -1,12 +1,15 @@
 //! How keys and states look, for people and as JSON.
 //!
-//! A state that is MessagePack is shown as JSON. One that Python wrote is shown by Python, where the
+//! A state that is MessagePack is shown as JSON, its structure with names by the layout of its step. One that Python wrote is shown by Python, where the
 //! program runs in it, and as bytes elsewhere.
 
 use millstream_flow::checkpoint::{SavedKey, json};
 use millstream_flow::key::AnyKey;
+use millstream_flow::shown::{self, Shows};
 use millstream_flow::state::codec::MESSAGE_PACK;
 use serde_json::{Map, Value};
+
+use crate::moment;
 
 /// Shows a state that another language wrote, given the tag of its format and its bytes; `None` for a format that it
 /// does not know.
@@ -51,8 +54,15 @@ enum Known {
 }
 
 impl Known {
-    fn of(saved: &SavedKey, show: ShowState) -> Self {
-        let data = (saved.tag == MESSAGE_PACK).then(|| json::state(&saved.state, &show));
+    fn of(saved: &SavedKey, layout: &[String], show: ShowState) -> Self {
+        let shows = Shows {
+            object: &show,
+            time: moment::show,
+        };
+        let data = (saved.tag == MESSAGE_PACK).then(|| {
+            let named = shown::state(layout, &saved.state, &shows);
+            named.or_else(|| json::state(&saved.state, &show))
+        });
         let Some(data) = data.flatten() else {
             return match show(saved.tag, &saved.state) {
                 Some(text) => Known::Object(text),
@@ -71,8 +81,8 @@ impl Known {
 }
 
 /// The state, for people.
-pub(super) fn state(saved: &SavedKey, show: ShowState) -> String {
-    let (how, digits) = match Known::of(saved, show) {
+pub(super) fn state(saved: &SavedKey, layout: &[String], show: ShowState) -> String {
+    let (how, digits) = match Known::of(saved, layout, show) {
         Known::Data(data) => return data.to_string(),
         Known::Object(text) => return text,
         Known::Bytes(how, digits) => (how, digits),
@@ -88,10 +98,10 @@ pub(super) fn state(saved: &SavedKey, show: ShowState) -> String {
 }
 
 /// The key and its state, as JSON: `step`, `key`, `shard`, `written`, and `state`, `repr` or `hex`.
-pub(super) fn line(step: &str, saved: &SavedKey, show: ShowState) -> Value {
+pub(super) fn line(step: &str, saved: &SavedKey, layout: &[String], show: ShowState) -> Value {
     let mut line = head(saved);
     line.insert("step".to_owned(), step.into());
-    let (name, value) = match Known::of(saved, show) {
+    let (name, value) = match Known::of(saved, layout, show) {
         Known::Data(data) => ("state", data),
         Known::Object(text) => ("repr", text.into()),
         Known::Bytes(_, digits) => ("hex", digits.into()),

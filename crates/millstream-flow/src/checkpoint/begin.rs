@@ -1,7 +1,7 @@
 //! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back
 //! to it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
@@ -9,13 +9,12 @@ use std::time::Duration;
 use super::Recovery;
 use super::division::{GONE, check_division, check_gathered, clear_stopped, deal, write_stopped};
 use super::first_positions::{first_positions, known_sources};
+use super::fits::{FlowParts, check, check_dropped, check_owner};
 use super::local::LocalPartitions;
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::replica::Replicated;
 use super::resume::{Resume, rename_saved};
-use super::sinks::Sinks;
-use super::sources::Sources;
 use super::store::{Store, failed};
 use crate::cluster::{Event, JoinStopped, Joined, Membership, StateOffer};
 use crate::error::{FlowError, chain};
@@ -23,21 +22,10 @@ use crate::key::Shards;
 use crate::named::{FRESH, RESET_CLOCK, drop_state, shards};
 use crate::node::{Node, NodeId, open_error};
 use crate::panics::in_step;
-use crate::saved::codec::Codecs;
 use crate::source::{Beginning, Position, Recording};
 
 /// The recordings of the sources of a run, which are notified of commits, with the nodes of their sources.
 pub(crate) type Recordings = Vec<(NodeId, Arc<dyn Recording>)>;
-
-/// The parts of a flow that recovery needs.
-pub(crate) struct FlowParts<'a> {
-    pub(crate) nodes: &'a [Node],
-    pub(crate) sources: &'a Sources,
-    pub(crate) sinks: &'a Sinks,
-    pub(crate) codecs: &'a Codecs,
-    /// The number of shards that the run was asked for.
-    pub(crate) shards: Option<Shards>,
-}
 
 /// The state with which a run with a state directory begins.
 pub(crate) struct ResumedRun {
@@ -577,6 +565,7 @@ fn moved_partition(
 
 /// Removes all saved state from a commit; returns the records that remove it from the journal.
 fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> Vec<Vec<u8>> {
+    commit.steps.clear();
     commit.sources.clear();
     commit.sinks.clear();
     commit.watermarks.clear();
@@ -588,6 +577,7 @@ fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> 
 
 /// Removes the state of a step, source or sink from a commit.
 fn forget(commit: &mut Commit, step: &str) {
+    commit.steps.retain(|mark| mark.step != step);
     commit.sources.retain(|mark| mark.source != step);
     commit.sinks.retain(|mark| mark.sink != step);
     commit.watermarks.retain(|mark| mark.step != step);
@@ -680,104 +670,4 @@ fn begin(
         recordings.extend(recording.map(|recording| (*node, recording)));
     }
     Ok(recordings)
-}
-
-/// Checks that the state belongs to this flow, and not to another one that may have steps of the same names.
-fn check_owner(flow: &str, commit: &Commit, options: &Recovery) -> Result<(), FlowError> {
-    if commit.flow == flow {
-        return Ok(());
-    }
-    let cause = format!(
-        "it is the state of flow \"{}\", not of \"{flow}\"; give each flow a directory of its own, or name this one as before",
-        commit.flow
-    );
-    Err(FlowError::State {
-        path: options.dir.clone(),
-        cause: cause.into(),
-    })
-}
-
-/// What has saved state, with its kind.
-fn saved_names<'a>(
-    store: &'a Store,
-    commit: &'a Commit,
-) -> impl Iterator<Item = (&'static str, &'a str)> {
-    let steps = store.saved().steps().map(|name| ("step", name));
-    let times = commit.watermarks.iter().map(|mark| match &*mark.partition {
-        "" => ("step", mark.step.as_str()),
-        _ => ("source", mark.step.as_str()),
-    });
-    let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
-    let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
-    steps.chain(times).chain(sources).chain(sinks)
-}
-
-/// Checks that what the options drop is known: a name that is misspelt would drop nothing. Of several processes each
-/// knows a part of the state only.
-fn check_dropped(
-    flow: &str,
-    parts: &FlowParts<'_>,
-    store: &Store,
-    commit: &Commit,
-    options: &Recovery,
-) -> Result<(), FlowError> {
-    let saved: BTreeSet<&str> = saved_names(store, commit).map(|(_, name)| name).collect();
-    let nodes = parts.nodes.iter().map(|node| node.name.clone());
-    let present: HashSet<String> = nodes.chain(parts.sinks.names(parts.nodes)).collect();
-    let is_known = |name: &str| saved.contains(name) || present.contains(name);
-    let Some(unknown) = options.drop.iter().find(|name| !is_known(name)) else {
-        return Ok(());
-    };
-    let asked = drop_state(unknown);
-    if commit.division.is_some() {
-        tracing::warn!(
-            step = unknown.as_str(),
-            "{asked}: this process has no state of that name"
-        );
-        return Ok(());
-    }
-    let names: Vec<String> = saved.iter().map(|name| format!("\"{name}\"")).collect();
-    let has = match &names[..] {
-        [] => "has no state yet".to_owned(),
-        names => format!("has state of {}", names.join(", ")),
-    };
-    let dir = options.dir.display();
-    Err(FlowError::Usage(format!(
-        "{asked}: flow \"{flow}\" has nothing of that name; {dir} {has}"
-    )))
-}
-
-/// Checks that every step, source and sink with saved state is still in the flow.
-fn check(
-    flow: &str,
-    parts: &FlowParts<'_>,
-    store: &Store,
-    commit: &Commit,
-    options: &Recovery,
-) -> Result<(), FlowError> {
-    let nodes = parts.nodes;
-    let is_dropped = |name: &str| options.drop.iter().any(|dropped| dropped == name);
-    let has = |name: &str, fits: fn(&Node) -> bool| {
-        nodes.iter().any(|node| node.name == name && fits(node))
-    };
-    let is_sink = |name: &str| parts.sinks.names(nodes).any(|known| known == name);
-    let is_there = |kind: &str, name: &str| match kind {
-        "source" => has(name, |node| node.kind == "source"),
-        "sink" => is_sink(name),
-        _ => has(name, |node| node.kind != "source" && node.kind != "sink"),
-    };
-    let missing: BTreeSet<(&'static str, &str)> = saved_names(store, commit)
-        .filter(|(kind, name)| !is_there(kind, name) && !is_dropped(name))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let missing = missing
-        .into_iter()
-        .map(|(kind, name)| (kind, name.to_owned()));
-    Err(FlowError::Vanished {
-        path: options.dir.clone(),
-        flow: flow.to_owned(),
-        missing: missing.collect(),
-    })
 }

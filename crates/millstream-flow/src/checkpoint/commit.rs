@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
 use super::local::LocalPartitions;
-use super::record::{Commit, SourceMark};
+use super::record::{Commit, SourceMark, StepMark};
 
 use super::replica::Replicated;
 use super::sinks::Sinks;
@@ -407,6 +407,14 @@ impl Committer {
                 Some(known) => known.at = known.at.max(mark.at),
                 None => next.watermarks.push(mark.clone()),
             }
+        }
+        for (step, layout) in &part.steps {
+            let node = &self.nodes[*step];
+            next.put_step(StepMark {
+                step: node.name.clone(),
+                kind: node.state_kind(),
+                layout: layout.iter().copied().map(str::to_owned).collect(),
+            });
         }
         for (writer, token) in &part.tokens {
             let worker = part.worker;

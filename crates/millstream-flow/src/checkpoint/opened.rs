@@ -30,9 +30,6 @@ impl Opened {
     /// Opens the directory, or creates it.
     pub(crate) fn open(dir: &Path, sync: bool) -> Result<Self, FlowError> {
         let open = || {
-            if std::fs::metadata(dir).is_ok_and(|found| !found.is_dir()) {
-                return Err("it is a file; state is kept in a directory".into());
-            }
             create_dir_durably(dir)?;
             let options = Options {
                 exclusive: true,

@@ -35,6 +35,8 @@ pub(crate) struct EpochPart {
     pub(crate) now: i64,
     /// The keys that changed, as records.
     pub(crate) changes: Vec<Vec<u8>>,
+    /// The steps whose keys these are, and what surrounds the values in their states.
+    pub(crate) steps: Vec<(NodeId, Vec<&'static str>)>,
     /// The tokens that the sinks have prepared.
     pub(crate) tokens: Vec<(WriterId, Vec<u8>)>,
     /// The next moment in processing time that the operator waits for.

@@ -108,6 +108,18 @@ impl TimeMark {
     }
 }
 
+/// The kind of a step that has saved state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
+pub struct StepMark {
+    /// The name of the step.
+    pub step: String,
+    /// Its kind as the description of the flow shows it, with the details on which the state depends.
+    pub kind: String,
+    /// What surrounds the values in a state, from the outside; nothing where a state is one value.
+    pub layout: Vec<String>,
+}
+
 /// The part of a state directory in the state of several processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[doc(hidden)] // For the other crates of Millstream.
@@ -199,6 +211,8 @@ pub struct Commit {
     /// are notified, the same commit follows without this flag.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub notify_pending: bool,
+    /// The kinds of the steps that have state.
+    pub steps: Vec<StepMark>,
     /// The positions of the sources.
     pub sources: Vec<SourceMark>,
     /// The tokens that the sinks have prepared.
@@ -229,6 +243,14 @@ impl Commit {
         }
     }
 
+    /// Puts the mark of a step in the place of an earlier one.
+    pub(crate) fn put_step(&mut self, mark: StepMark) {
+        match self.steps.iter_mut().find(|known| known.step == mark.step) {
+            Some(known) => *known = mark,
+            None => self.steps.push(mark),
+        }
+    }
+
     /// The run that appended it, in a run of several processes.
     pub(crate) fn run(&self) -> Option<u64> {
         self.division.as_ref().map(|division| division.run)
@@ -249,7 +271,6 @@ impl Commit {
         }
     }
 
-    /// The same commit with the times of another one.
     /// Sets processing time, and event times that are ahead of the clock, back to the clock.
     pub(crate) fn reset_clock(&mut self, time_ns: i64) {
         self.processing_ns = self.processing_ns.min(time_ns);
@@ -258,6 +279,7 @@ impl Commit {
         }
     }
 
+    /// The same commit with the times of another one.
     pub(crate) fn at_the_times_of(&self, other: &Commit) -> Commit {
         Commit {
             watermarks: other.watermarks.clone(),

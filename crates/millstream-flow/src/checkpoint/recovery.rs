@@ -9,6 +9,7 @@ use super::division::check_layout;
 use super::replica::Replica;
 use crate::cluster::Membership;
 use crate::error::FlowError;
+use crate::named::STATE;
 
 /// The state directory of a run, and the length of its epochs.
 ///
@@ -116,6 +117,12 @@ impl Recovery {
     /// The same for one process of a cluster: it keeps its state in a directory of its own. Checks that the state is
     /// divided as the run is.
     pub(crate) fn of_process(&self, membership: Option<Membership>) -> Result<Self, FlowError> {
+        if std::fs::metadata(&self.dir).is_ok_and(|found| !found.is_dir()) {
+            let path = self.dir.display();
+            return Err(FlowError::Usage(format!(
+                "{STATE}: {path} is a file, not a directory"
+            )));
+        }
         check_layout(&self.dir, membership)?;
         let mut own = self.clone();
         if let Some(membership) = membership {

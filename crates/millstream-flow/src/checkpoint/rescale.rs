@@ -472,6 +472,8 @@ fn merge(old: &[Old], moved: &Moved, to: Layout) -> Commit {
     let local = local_sources(old);
     for (number, old) in old.iter().enumerate() {
         merged.processing_ns = merged.processing_ns.max(old.commit.processing_ns);
+        let steps = old.commit.steps.iter().cloned();
+        steps.for_each(|mark| merged.put_step(mark));
         let times = old.commit.watermarks.iter();
         for mark in times.filter(|mark| !local.contains(mark.step.as_str())) {
             let mut known = merged.watermarks.iter_mut();

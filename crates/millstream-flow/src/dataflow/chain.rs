@@ -118,7 +118,12 @@ impl<I: Batch, O: Batch> Joined<O, Owned<Box<dyn Step<I, O>>>> {
             let watermark = changes.watermark();
             let mark = watermark.map(|at| TimeMark::of_step(name, at));
             checkpoint.part.watermarks.extend(mark);
+            let layout = changes.take_layout();
+            let before = checkpoint.part.changes.len();
             checkpoint.part.changes.extend(changes.records());
+            if checkpoint.part.changes.len() > before {
+                checkpoint.part.steps.push((self.node, layout));
+            }
         }
         Ok(())
     }

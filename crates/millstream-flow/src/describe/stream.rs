@@ -332,6 +332,15 @@ impl<B: Batch> Pipe<B> {
         self
     }
 
+    /// Adds to the description of the step that makes this stream what its saved state depends on besides its kind.
+    /// State that was saved with another detail is refused.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn detailed(self, detail: &str) -> Self {
+        detail.clone_into(&mut lock(&self.graph).nodes[self.node].detail);
+        self
+    }
+
     /// Announces the sink of the dead letters of the step that this stream comes out of, so that recovery
     /// includes it: each letter is written once, as output is. [`Making::dead_letters`] opens the sink on the
     /// workers.

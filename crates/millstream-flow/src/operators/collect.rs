@@ -23,6 +23,7 @@ use crate::error::{Cause, Failure};
 use crate::key::{Key, key_of_worker};
 use crate::mutex::lock;
 use crate::operators::keyed::KeyedStream;
+use crate::saved::raw::{RAW, Raw, read};
 use crate::state::{Growing, KeyLogic, KeyedStep, Moment, Outputs};
 use crate::step::{Context, Stateful, Step};
 use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
@@ -177,6 +178,14 @@ impl<V> ListCodec<V> {
     }
 }
 
+impl List<Raw> {
+    /// Reads a list without its types: when it is emitted, and its values.
+    pub(crate) fn read(bytes: &[u8]) -> Result<(i64, Growing<Raw>), Cause> {
+        let list = read(&ListCodec(RAW), bytes)?;
+        Ok((list.due, list.values))
+    }
+}
+
 impl<V> StateCodec<List<V>> for ListCodec<V> {
     fn save(&self, list: &List<V>, out: &mut Vec<u8>) -> Result<(), Cause> {
         list.values.set_saved();
@@ -186,6 +195,9 @@ impl<V> StateCodec<List<V>> for ListCodec<V> {
         let mut list = List::empty();
         self.load_added(&mut list, from)?;
         Ok(list)
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("list");
     }
     fn save_added(&self, list: &List<V>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         let Some(added) = list.values.added() else {

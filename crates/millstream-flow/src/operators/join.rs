@@ -41,6 +41,7 @@ use crate::operators::window::{ByKey, Outcome, PerKey};
 use crate::state::backlog::{Backlog, Chain};
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
+pub(crate) use all::read_values;
 pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoinStateCodec;
 pub use side::{JoinKind, JoinState, Side};
@@ -176,6 +177,21 @@ impl Join {
     #[must_use]
     pub fn by_key(&self) -> Option<PerKey> {
         self.per_key
+    }
+
+    /// Describes what the state of such a join depends on.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn describe(&self) -> String {
+        let partners = match self.partners {
+            Partners::Latest => "latest",
+            Partners::Lookup => "lookup",
+            Partners::Between { .. } => "within a time",
+        };
+        match self.per_key {
+            Some(_) => format!("{partners}, watermark by key"),
+            None => partners.to_owned(),
+        }
     }
 }
 
@@ -493,7 +509,7 @@ impl<K: Key, L: Data> Untimed<K, L> {
         let joined = both.keep("join", name, move || {
             KeyedStep::new(&called, false, JoinLogic::new(join, false, Both))
         });
-        joined.in_order()
+        joined.in_order().detailed(&join.describe())
     }
 }
 
@@ -540,6 +556,7 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
                 KeyedStep::new(&called, false, ByKey::new(logic(), how))
             }),
         };
+        let results = results.detailed(&join.describe());
         Outcome { results, late }
     }
 }

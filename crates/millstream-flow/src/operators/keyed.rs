@@ -554,18 +554,22 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 
     /// Announces the sink of the dead letters of the step that this stream comes out of.
     pub(crate) fn settles_by(self, on_error: &OnError) -> Self {
-        let parts = self.0.parts.into_iter();
-        KeyedStream(Untimed {
-            parts: parts.map(|part| part.settles_by(on_error)).collect(),
-            placed: self.0.placed,
-        })
+        self.each_part(|part| part.settles_by(on_error))
     }
 
     /// The output of the step depends on the order in which the items of a key arrive.
     pub(crate) fn in_order(self) -> Self {
-        let parts = self.0.parts.into_iter();
+        self.each_part(Stream::in_order)
+    }
+
+    /// Adds to the description of the step what its saved state depends on besides its kind.
+    pub(crate) fn detailed(self, detail: &str) -> Self {
+        self.each_part(|part| part.detailed(detail))
+    }
+
+    fn each_part(self, change: impl Fn(Stream<(K, V)>) -> Stream<(K, V)>) -> Self {
         KeyedStream(Untimed {
-            parts: parts.map(Stream::in_order).collect(),
+            parts: self.0.parts.into_iter().map(change).collect(),
             placed: self.0.placed,
         })
     }

@@ -52,8 +52,10 @@ use std::time::Duration;
 pub use aggregate::{Aggregate, Bounds, Windowed};
 pub use chosen::Windower;
 pub use item::Choose;
+pub(crate) use logic::OpenWindows;
 pub use logic::WindowLogic;
 pub use ordered::{InOrder, TimedItems};
+pub(crate) use per_key::WithWatermark;
 pub use per_key::{ByKey, PerKey};
 
 use crate::batch::Data;
@@ -198,6 +200,41 @@ impl Window {
     #[must_use]
     pub fn by_key(&self) -> Option<PerKey> {
         self.per_key
+    }
+
+    /// Describes what the state of such windows depends on, with the verb that makes their results; of `chosen` windows
+    /// the kind does not count.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn describe(&self, chosen: bool, verb: &str) -> String {
+        let time = |nanos: i64| Duration::from_nanos(nanos.unsigned_abs());
+        let mut text = match self.kind {
+            _ if chosen => "by a windower".to_owned(),
+            Kind::Aligned {
+                length,
+                every,
+                offset,
+            } => {
+                let shape = if length == every {
+                    format!("tumbling {:?}", time(length))
+                } else {
+                    format!("sliding {:?} every {:?}", time(length), time(every))
+                };
+                match offset {
+                    0 => shape,
+                    _ => format!("{shape} offset {:?}", time(offset)),
+                }
+            }
+            Kind::Session { gap } => format!("session {:?}", time(gap)),
+            Kind::Count { items } => format!("of {items} items"),
+        };
+        if self.ordered {
+            text += ", ordered";
+        }
+        if self.per_key.is_some() {
+            text += ", watermark by key";
+        }
+        format!("{text}, {verb}")
     }
 
     /// Checks the definition.
@@ -424,10 +461,20 @@ impl<K: Key, V: Data> Windows<K, V> {
         if let Err(wrong) = window.check() {
             self.stream.mistake(Mistake::Usage(wrong));
         }
-        if window.ordered {
+        let outcome = if window.ordered {
             self.keep(InOrder::new(aggregate, V::clone))
         } else {
             self.keep(aggregate)
+        };
+        self.detailed("aggregate", outcome)
+    }
+
+    /// Describes the step of a verb.
+    pub(crate) fn detailed<R: Data>(&self, verb: &str, made: Outcome<K, V, R>) -> Outcome<K, V, R> {
+        let detail = self.window.describe(self.windower.is_some(), verb);
+        Outcome {
+            results: made.results.detailed(&detail),
+            ..made
         }
     }
 

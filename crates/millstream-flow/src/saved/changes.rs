@@ -2,6 +2,7 @@
 //!
 //! The bytes of a record are drawn in the module of the [checkpoint](crate::checkpoint)'s records.
 
+use super::codec::StateCodec;
 use crate::error::Cause;
 use crate::key::Shards;
 use crate::time::BEFORE_ALL;
@@ -67,6 +68,7 @@ pub struct Changes {
     step: String,
     shards: Shards,
     watermark: Option<i64>,
+    layout: Vec<&'static str>,
     open: Vec<Vec<u8>>,
     full: Vec<Vec<u8>>,
 }
@@ -77,6 +79,7 @@ impl Changes {
             step: step.to_owned(),
             shards,
             watermark: None,
+            layout: Vec::new(),
             open: vec![Vec::new(); GROUPS],
             full: Vec::new(),
         }
@@ -163,6 +166,16 @@ impl Changes {
     /// Sets the event time of the step; nanoseconds.
     pub fn set_watermark(&mut self, watermark: i64) {
         self.watermark = (watermark != BEFORE_ALL).then_some(watermark);
+    }
+
+    /// Sets what surrounds the values in the states.
+    pub(crate) fn set_layout<S>(&mut self, codec: &dyn StateCodec<S>) {
+        codec.layout(&mut self.layout);
+    }
+
+    /// Returns what surrounds the values in the states.
+    pub(crate) fn take_layout(&mut self) -> Vec<&'static str> {
+        std::mem::take(&mut self.layout)
     }
 
     /// Returns the event time of the step, if it uses event time.

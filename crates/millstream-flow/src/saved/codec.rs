@@ -45,6 +45,11 @@ pub trait StateCodec<S> {
         let _ = (state, out);
         Ok(false)
     }
+    /// Appends what surrounds the values in a state, from the outside: words by which `operators::shown` shows it
+    /// without the flow. The default is nothing, for one value.
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        let _ = out;
+    }
     /// Adds to a state what [`save_added`](Self::save_added) has appended, from the start of `from`.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use super::backlog::{Backlog, Chain};
 use super::{KeyLogic, Moment, Outputs};
 use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;
+use crate::saved::raw::{RAW, Raw, RawState, read};
 use crate::time::{NEVER, Timed};
 
 /// A logic whose items wait for their turn.
@@ -343,6 +344,32 @@ impl<S, I: 'static> WaitingCodec<S, I> {
     }
 }
 
+impl Waiting<Raw, Raw> {
+    /// Reads a state without its types.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Cause> {
+        let order = Order {
+            by_time: true,
+            rank: |_| 0,
+        };
+        let codec = WaitingCodec {
+            order,
+            item: RAW,
+            state: Box::new(RawState),
+        };
+        read(&codec, bytes)
+    }
+
+    /// Returns the items that wait.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Timed<Raw>> {
+        self.items.iter().flat_map(|kept| kept.items.iter())
+    }
+
+    /// Returns the state, if there is one.
+    pub(crate) fn state(&self) -> Option<&Raw> {
+        self.state.as_ref()
+    }
+}
+
 impl<S, I: 'static> StateCodec<Waiting<S, I>> for WaitingCodec<S, I> {
     fn save(&self, held: &Waiting<S, I>, out: &mut Vec<u8>) -> Result<(), Cause> {
         let start = out.len();
@@ -369,6 +396,10 @@ impl<S, I: 'static> StateCodec<Waiting<S, I>> for WaitingCodec<S, I> {
             held.items = Some(Box::new(Kept { items, chain }));
         }
         Ok(held)
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("turns");
+        self.state.layout(out);
     }
     fn save_added(&self, held: &Waiting<S, I>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         let Some(kept) = held

@@ -412,6 +412,9 @@ impl<S> StateCodec<Scheduled<S>> for ScheduledCodec<S> {
         let at = Moment::NEVER;
         Ok(Scheduled { state, at })
     }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        self.0.layout(out);
+    }
     fn save_added(&self, held: &Scheduled<S>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         self.0.save_added(&held.state, out)
     }

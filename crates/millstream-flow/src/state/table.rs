@@ -315,6 +315,7 @@ impl<K: Key, S> Table<K, S> {
         let Some(mut saving) = self.saving.take() else {
             return Ok(());
         };
+        changes.set_layout(&*saving.codec);
         let written = self.write(&mut saving, changes);
         // 0 is for states that were never touched.
         saving.epoch = saving.epoch.checked_add(1).unwrap_or(1);

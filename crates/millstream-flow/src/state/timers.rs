@@ -126,6 +126,20 @@ impl<S> WithTimers<S> {
         }
     }
 
+    /// Returns the timers that are set.
+    pub(crate) fn set_timers(&self) -> impl Iterator<Item = Timer> {
+        let timers = self.timers.iter();
+        timers.flat_map(|timers| {
+            let event = timers.event.iter().map(|at| Timer::Event(*at));
+            event.chain(timers.processing.iter().map(|at| Timer::Processing(*at)))
+        })
+    }
+
+    /// Returns the moments at which the key is removed.
+    pub(crate) fn expires(&self) -> Moment {
+        self.expires
+    }
+
     /// Returns the next moments at which the key is due.
     #[must_use]
     pub fn next(&self) -> Moment {
@@ -193,6 +207,10 @@ impl<S, C: StateCodec<S>> StateCodec<WithTimers<S>> for WithTimersCodec<C> {
         held.expires.event = pack::take_integer(from)?;
         held.expires.processing = pack::take_integer(from)?;
         Ok(held)
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("timers");
+        self.0.layout(out);
     }
 }
 

@@ -163,7 +163,7 @@ fn a_saved_join_of_other_streams_is_an_error_that_names_the_step() {
     let error = saving(&two(true), state.path()).expect_err("there are three streams now");
     let error = format!("{error:?}");
     assert!(
-        error.contains("\"rows\"") && error.contains("of a join of 2 streams, not of 3"),
+        error.contains("\"rows\"") && error.contains("is that of a join_all (2 streams)"),
         "{error}"
     );
 }

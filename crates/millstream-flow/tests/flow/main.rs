@@ -56,6 +56,7 @@ mod positions;
 mod recovery;
 mod recovery_of_clocks;
 mod recovery_of_time;
+mod replaced_steps;
 mod replays;
 mod second_signals;
 mod sequence_window;

@@ -337,7 +337,7 @@ fn a_file_at_the_path_of_the_state_directory_is_named() {
         .sink("out", Collected::<String>::new().sink());
     let refused = run(&flow, 1, Recovery::new(&state)).expect_err("it is refused");
     let said = format!(
-        "state in {}: it is a file; state is kept in a directory",
+        "Options::recovery: {} is a file, not a directory",
         state.display()
     );
     assert_eq!(format!("{refused:?}"), said);

@@ -12,6 +12,7 @@ use crate::error::Cause;
 use crate::key::Key;
 use crate::operators::keyed::{KeyedStream, Untimed};
 use crate::operators::window::Outcome;
+use crate::saved::raw::{RAW, Raw};
 use crate::state::{Growing, InTurn, KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
 
@@ -409,6 +410,23 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
 /// The codec of `[expires, [value...]...]`, with a list for each stream; what has changed has the added values.
 struct KeyValuesCodec<T: Row>(T::Codecs);
 
+/// Reads a state without its types: the time at which the key is removed, and the values of each stream.
+pub(crate) fn read_values(mut from: &[u8]) -> Result<(i64, Vec<Vec<Raw>>), Cause> {
+    let mut streams = Vec::new();
+    let mut expires = NEVER;
+    while !from.is_empty() {
+        let count = pack::take_list(&mut from)?.saturating_sub(1);
+        expires = pack::take_integer(&mut from)?;
+        streams.resize_with(count, Vec::new);
+        for values in &mut streams {
+            for _ in 0..pack::take_list(&mut from)? {
+                values.push(RAW.load(&mut from)?);
+            }
+        }
+    }
+    Ok((expires, streams))
+}
+
 impl<T: Row> KeyValuesCodec<T> {
     fn save_lists<'a>(
         &self,
@@ -438,16 +456,12 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
         )
     }
     fn load(&self, from: &mut &[u8]) -> Result<KeyValues<T>, Cause> {
-        let streams = pack::take_list(&mut &**from)?.saturating_sub(1);
-        if streams != T::STREAMS {
-            let now = T::STREAMS;
-            return Err(
-                format!("the state is of a join of {streams} streams, not of {now}").into(),
-            );
-        }
         let mut seen = KeyValues::nothing();
         self.load_added(&mut seen, from)?;
         Ok(seen)
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("streams");
     }
     fn save_added(&self, seen: &KeyValues<T>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         let added: Option<Vec<_>> = seen.streams.iter().map(Growing::added).collect();
@@ -469,6 +483,11 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
         }
         Ok(())
     }
+}
+
+/// What the state of a join into such rows depends on.
+fn streams<T: Row>() -> String {
+    format!("{} streams", T::STREAMS)
 }
 
 impl<K: Key, V: Data> Untimed<K, V> {
@@ -506,7 +525,7 @@ impl<K: Key, V: Data> Untimed<K, V> {
             let timed = false;
             KeyedStep::new(&called, true, AllLogic::<O::Row> { how, timed, types })
         });
-        joined.in_order()
+        joined.in_order().detailed(&streams::<O::Row>())
     }
 }
 
@@ -555,6 +574,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
             let ordered = InTurn::by_time(logic, O::Row::clone, |row| row.stream() as i64);
             KeyedStep::new(&called, true, ordered)
         });
+        let results = results.detailed(&streams::<O::Row>());
         Outcome { results, late }
     }
 }

@@ -8,6 +8,7 @@
 use super::side::{JoinState, Retained, Side, wait};
 use crate::checkpoint::{Codec, StateCodec, pack};
 use crate::error::Cause;
+use crate::saved::raw::{RAW, Raw, read};
 use crate::state::backlog::{Backlog, Chain};
 use crate::time::Timed;
 
@@ -46,6 +47,14 @@ impl<L, R> JoinStateCodec<L, R> {
     }
 }
 
+impl JoinState<Raw, Raw> {
+    /// Reads a state without its types.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Cause> {
+        let (left, right) = (RAW, RAW);
+        read(&JoinStateCodec { left, right }, bytes)
+    }
+}
+
 impl<L, R> StateCodec<JoinState<L, R>> for JoinStateCodec<L, R> {
     fn save(&self, held: &JoinState<L, R>, out: &mut Vec<u8>) -> Result<(), Cause> {
         let start = out.len();
@@ -75,6 +84,9 @@ impl<L, R> StateCodec<JoinState<L, R>> for JoinStateCodec<L, R> {
         Ok(held)
     }
 
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("join");
+    }
     fn save_added(&self, held: &JoinState<L, R>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         if !held.chain.takes_changes() {
             return Ok(false);

@@ -59,6 +59,26 @@ pub struct JoinState<L, R> {
     pub(super) chain: Chain,
 }
 
+impl<T> JoinState<T, T> {
+    /// The items of the left and of the right stream that may find partners, with their times.
+    pub(crate) fn retained(&self) -> [Vec<(i64, &T)>; 2] {
+        [&self.left, &self.right].map(|side| {
+            let items = side.iter();
+            items.map(|item| (item.time, &item.value)).collect()
+        })
+    }
+
+    /// The items that wait for their turn.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Timed<Side<T, T>>> {
+        self.waiting.iter()
+    }
+
+    /// The time at which the key is removed.
+    pub(crate) fn expires(&self) -> i64 {
+        self.expires
+    }
+}
+
 /// Adds an item to those that wait: left ones come after right ones of their time.
 pub(super) fn wait<L, R>(waiting: &mut Backlog<Timed<Side<L, R>>>, item: Timed<Side<L, R>>) {
     let turn = |item: &Timed<Side<L, R>>| (item.time, matches!(item.value, Side::Left(_)));

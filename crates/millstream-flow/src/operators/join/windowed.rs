@@ -8,6 +8,7 @@ use crate::error::Cause;
 use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
 use crate::operators::window::{Aggregate, Bounds, Outcome, Window, Windowed};
+use crate::saved::raw::{RAW, Raw, read};
 use crate::state::Growing;
 use crate::time::Timed;
 
@@ -102,6 +103,18 @@ impl<L, R> SidesCodec<L, R> {
     }
 }
 
+impl Sides<Raw, Raw> {
+    /// Reads the items of both sides without their types.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Cause> {
+        read(&SidesCodec(RAW, RAW), bytes)
+    }
+
+    /// Returns the items of the left and of the right stream.
+    pub(crate) fn both(&self) -> [&[Raw]; 2] {
+        [&self.left, &self.right]
+    }
+}
+
 impl<L, R> StateCodec<Sides<L, R>> for SidesCodec<L, R> {
     fn save(&self, sides: &Sides<L, R>, out: &mut Vec<u8>) -> Result<(), Cause> {
         sides.set_saved();
@@ -111,6 +124,9 @@ impl<L, R> StateCodec<Sides<L, R>> for SidesCodec<L, R> {
         let mut sides = Sides::default();
         self.load_added(&mut sides, from)?;
         Ok(sides)
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("sides");
     }
     fn save_added(&self, sides: &Sides<L, R>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         let (Some(left), Some(right)) = (sides.left.added(), sides.right.added()) else {
@@ -166,7 +182,9 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
     ) -> WindowPairs<K, L, R> {
         let both = both_sides(self, right);
         let types = std::marker::PhantomData;
-        let Outcome { results, late } = both.window(name, window).aggregate(PairUp { how, types });
+        let windows = both.window(name, window);
+        let pairs = windows.aggregate(PairUp { how, types });
+        let Outcome { results, late } = windows.detailed("join", pairs);
         let results = results.flat_map(|pairs: Timed<Vec<_>>| {
             let time = pairs.time;
             let watermark = pairs.watermark;

@@ -315,7 +315,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         add: impl Fn(&mut A, V) + Send + Sync + 'static,
         merge: impl Fn(&mut A, &A) + Send + Sync + 'static,
     ) -> Built<K, V, A> {
-        self.plain(init, add, merge, |acc, _| acc.clone())
+        self.detailed("fold", self.plain(init, add, merge, |acc, _| acc.clone()))
     }
 
     /// Combines the values by `f`, for which the order of the calls must not matter.
@@ -337,10 +337,11 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn reduce(&self, f: impl Fn(V, V) -> V + Send + Sync + 'static) -> Built<K, V, V> {
-        self.aggregate(Reduce {
+        let reduced = self.aggregate(Reduce {
             f: Arc::new(f),
             types: PhantomData,
-        })
+        });
+        self.detailed("reduce", reduced)
     }
 
     /// Collects all values, in the order of arrival.
@@ -375,10 +376,11 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
                 }
             },
         );
-        self.aggregate(Plain {
+        let collected = self.aggregate(Plain {
             grows: true,
             ..collected
-        })
+        });
+        self.detailed("collect", collected)
     }
 
     /// Counts the values.
@@ -399,7 +401,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     /// ```
     #[must_use]
     pub fn count(&self) -> Built<K, V, u64> {
-        self.aggregate(Count(PhantomData))
+        self.detailed("count", self.aggregate(Count(PhantomData)))
     }
 
     /// Sums the values.
@@ -425,10 +427,11 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     where
         V: AddAssign,
     {
-        self.reduce(|mut sum, value| {
+        let sums = self.reduce(|mut sum, value| {
             sum += value;
             sum
-        })
+        });
+        self.detailed("sum", sums)
     }
 
     /// Returns the least of the values; the earlier of two equal ones.
@@ -454,7 +457,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     where
         V: PartialOrd,
     {
-        self.reduce(|a, b| if b < a { b } else { a })
+        self.detailed("min", self.reduce(|a, b| if b < a { b } else { a }))
     }
 
     /// Returns the greatest of the values; the earlier of two equal ones.
@@ -480,7 +483,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     where
         V: PartialOrd,
     {
-        self.reduce(|a, b| if b > a { b } else { a })
+        self.detailed("max", self.reduce(|a, b| if b > a { b } else { a }))
     }
 
     /// Returns the mean of the values.
@@ -505,7 +508,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     where
         V: Into<f64>,
     {
-        self.plain(
+        let means = self.plain(
             (0.0, 0u64),
             |acc: &mut (f64, u64), value: V| {
                 acc.0 += value.into();
@@ -516,6 +519,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
                 acc.1 += later.1;
             },
             |acc, _| acc.0 / acc.1 as f64,
-        )
+        );
+        self.detailed("mean", means)
     }
 }

@@ -145,6 +145,12 @@ impl<A> Panes<A> {
         Ok(held)
     }
 
+    /// Returns the start of each pane, the end of its first window, the number of its items and its accumulator.
+    pub(super) fn each(&self) -> impl Iterator<Item = (i64, i64, u64, &A)> {
+        let panes = self.panes.iter();
+        panes.map(|pane| (pane.start, pane.first_end, pane.items, &pane.acc))
+    }
+
     /// Adds the panes, or what is added to them.
     pub(super) fn load_added(
         &mut self,
@@ -222,11 +228,6 @@ impl Grid {
             pane: greatest_common_divisor(length, every).max(1),
             early,
         }
-    }
-
-    /// Returns the numbers that define this grid.
-    pub(super) fn numbers(&self) -> [i64; 4] {
-        [0, self.length, self.every, self.offset]
     }
 
     /// True if windows have so many panes that they share parts.

@@ -122,6 +122,12 @@ impl<A> Groups<A> {
     }
 
     /// Appends `[[first, last, items, accumulator]...]`.
+    /// Returns the bounds of each group, the number of its items and its accumulator.
+    pub(super) fn each(&self) -> impl Iterator<Item = (i64, i64, u64, &A)> {
+        let groups = self.groups.iter();
+        groups.map(|group| (group.first, group.last, group.items, &group.acc))
+    }
+
     pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(self.groups.len(), out);
         for group in self.groups.iter() {

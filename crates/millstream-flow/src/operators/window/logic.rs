@@ -8,9 +8,9 @@ use super::group::Groups;
 use super::item::{Choose, Copier};
 use super::session::SessionRule;
 use super::{Kind, Window};
-use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
+use crate::checkpoint::{BoxedCodec, Codecs, StateCodec};
 use crate::error::Cause;
-use crate::key::hash_bytes;
+use crate::saved::raw::{Raw, RawState, read};
 use crate::state::{KeyLogic, Moment, Outputs};
 use crate::time::{NEVER, Timed};
 
@@ -38,7 +38,6 @@ pub struct WindowLogic<G: Aggregate> {
     rule: Rule,
     aggregate: G,
     copy: Copier<G::In>,
-    ordered: bool,
     choose: Option<Choose<G::Error>>,
 }
 
@@ -60,7 +59,6 @@ impl<G: Aggregate> WindowLogic<G> {
             rule,
             aggregate,
             copy,
-            ordered: window.ordered,
             choose: None,
         }
     }
@@ -185,56 +183,51 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
 
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
         Ok(Box::new(OpenWindowsCodec {
-            rule: self.rule,
-            ordered: self.ordered,
+            aligned: matches!(self.rule, Rule::Aligned(_)),
             acc: self.aggregate.codec(codecs)?,
         }))
     }
 }
 
-/// The codec of the open windows of a key: `[tag of the rule, windows]`. Windows that were saved under one
-/// rule cannot be read under another.
+/// The codec of the open windows of a key, which are of one kind.
 struct OpenWindowsCodec<A> {
-    rule: Rule,
-    ordered: bool,
+    aligned: bool,
     acc: BoxedCodec<A>,
 }
 
-impl Rule {
-    /// Returns a number that identifies this rule.
-    fn tag(&self, ordered: bool) -> i64 {
-        let numbers = match self {
-            Rule::Aligned(grid) => grid.numbers(),
-            Rule::Session(gap) => [1, gap.gap, 0, 0],
-            Rule::Count(size) => [2, size.items as i64, 0, 0],
-            Rule::Chosen(_) => [3, 0, 0, 0],
-        };
-        let mut bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
-        if ordered {
-            bytes.push(1);
+impl OpenWindows<Raw> {
+    /// Reads windows without their types.
+    pub(crate) fn read(aligned: bool, bytes: &[u8]) -> Result<Self, Cause> {
+        let acc = Box::new(RawState);
+        read(&OpenWindowsCodec { aligned, acc }, bytes)
+    }
+
+    /// Returns the bounds of each window or pane, the number of its items and its accumulator.
+    pub(crate) fn each(&self) -> Vec<(i64, i64, u64, &Raw)> {
+        match &self.0 {
+            WindowSet::Aligned(panes) => panes.each().collect(),
+            WindowSet::Groups(groups) => groups.each().collect(),
         }
-        i64::from(hash_bytes(&bytes) as u32)
     }
 }
 
 impl<A> StateCodec<OpenWindows<A>> for OpenWindowsCodec<A> {
     fn save(&self, held: &OpenWindows<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(2, out);
-        pack::integer(self.rule.tag(self.ordered), out);
         match &held.0 {
             WindowSet::Aligned(panes) => panes.save(&*self.acc, out),
             WindowSet::Groups(groups) => groups.save(&*self.acc, out),
         }
     }
     fn load(&self, from: &mut &[u8]) -> Result<OpenWindows<A>, Cause> {
-        pack::take_members(2, from)?;
-        if pack::take_integer(from)? != self.rule.tag(self.ordered) {
-            return Err("its windows are of another kind or length now".into());
-        }
-        Ok(OpenWindows(match self.rule {
-            Rule::Aligned(_) => WindowSet::Aligned(Panes::load(&*self.acc, from)?),
-            _ => WindowSet::Groups(Groups::load(&*self.acc, from)?),
+        Ok(OpenWindows(if self.aligned {
+            WindowSet::Aligned(Panes::load(&*self.acc, from)?)
+        } else {
+            WindowSet::Groups(Groups::load(&*self.acc, from)?)
         }))
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push(if self.aligned { "panes" } else { "groups" });
+        self.acc.layout(out);
     }
     fn save_added(&self, held: &OpenWindows<A>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         match &held.0 {

@@ -9,6 +9,7 @@ use super::aggregate::{Aggregate, Bounds};
 use super::item::Copier;
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::error::Cause;
+use crate::saved::raw::{Raw, RawState, read};
 use crate::state::Growing;
 use crate::time::{BEFORE_ALL, Timed};
 
@@ -130,6 +131,18 @@ impl<T> TimedItemsCodec<T> {
     }
 }
 
+impl TimedItems<Raw> {
+    /// Reads items without their types.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Cause> {
+        read(&TimedItemsCodec(Box::new(RawState)), bytes)
+    }
+
+    /// Returns the items with their times.
+    pub(crate) fn items(&self) -> &[(i64, Raw)] {
+        &self.0
+    }
+}
+
 impl<T> StateCodec<TimedItems<T>> for TimedItemsCodec<T> {
     fn save(&self, held: &TimedItems<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
         held.0.set_saved();
@@ -139,6 +152,10 @@ impl<T> StateCodec<TimedItems<T>> for TimedItemsCodec<T> {
         let mut held = TimedItems(Growing::default());
         self.load_added(&mut held, from)?;
         Ok(held)
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("items");
+        self.0.layout(out);
     }
     fn save_added(&self, held: &TimedItems<T>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         let Some(added) = held.0.added() else {

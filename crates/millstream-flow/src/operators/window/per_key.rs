@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::error::Cause;
+use crate::saved::raw::{Raw, RawState, read};
 use crate::state::{KeyLogic, Moment, Outputs};
 use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
@@ -184,26 +185,34 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
     }
 }
 
-/// The codec of `[0, watermark, windows]`.
+/// The codec of `[watermark, windows]`.
 struct WithWatermarkCodec<S>(BoxedCodec<S>);
+
+impl WithWatermark<Raw> {
+    /// Reads a watermark and a state without its type.
+    pub(crate) fn read(bytes: &[u8]) -> Result<(i64, Raw), Cause> {
+        let own = read(&WithWatermarkCodec(Box::new(RawState)), bytes)?;
+        Ok((own.watermark, own.windows))
+    }
+}
 
 impl<S> StateCodec<WithWatermark<S>> for WithWatermarkCodec<S> {
     fn save(&self, own: &WithWatermark<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(3, out);
-        pack::integer(0, out);
+        pack::list(2, out);
         pack::integer(own.watermark, out);
         self.0.save(&own.windows, out)
     }
     fn load(&self, from: &mut &[u8]) -> Result<WithWatermark<S>, Cause> {
-        if pack::take_list(from)? != 3 {
-            return Err("it was saved with the watermark of the partition, not of each key".into());
-        }
-        pack::take_integer(from)?;
+        pack::take_members(2, from)?;
         Ok(WithWatermark {
             watermark: pack::take_integer(from)?,
             windows: self.0.load(from)?,
             forgotten: false,
         })
+    }
+    fn layout(&self, out: &mut Vec<&'static str>) {
+        out.push("watermark");
+        self.0.layout(out);
     }
     fn save_added(&self, own: &WithWatermark<S>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         pack::integer(own.watermark, out);

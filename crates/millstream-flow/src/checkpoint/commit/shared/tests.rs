@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::SharedCommits;
-use crate::checkpoint::begin::{ClusterStart, FlowParts, ResumedRun, resume};
+use crate::checkpoint::begin::{ClusterStart, ResumedRun, resume};
+use crate::checkpoint::fits::FlowParts;
 use crate::checkpoint::store::{self, Saved};
 use crate::checkpoint::{
     Changes, Codecs, CommitNotice, Committer, Crash, EpochPart, Recovery, Sinks, Sources,

@@ -39,6 +39,13 @@ pub fn state(bytes: &[u8], show: Show<'_>) -> Option<Value> {
     }
 }
 
+/// Skips one value of MessagePack; `None` if the bytes do not begin with one.
+pub(crate) fn skip(from: &mut &[u8]) -> Option<()> {
+    let mut reader = rmp_serde::Deserializer::new(from);
+    AnyValue(&|_, _| None).deserialize(&mut reader).ok()?;
+    Some(())
+}
+
 /// Converts a key to text, a number, a boolean, `{"hex": "..."}` for bytes, or a list.
 #[must_use]
 pub fn key(key: &AnyKey) -> Value {

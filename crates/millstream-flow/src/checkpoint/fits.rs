@@ -1,0 +1,150 @@
+//! Whether the saved state is that of the flow: of its name, its steps, sources and sinks, and the kinds of its steps.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::record::Commit;
+use super::recovery::Recovery;
+use super::sinks::Sinks;
+use super::sources::Sources;
+use super::store::{Store, failed};
+use crate::error::FlowError;
+use crate::key::Shards;
+use crate::named::drop_state;
+use crate::node::Node;
+use crate::saved::codec::Codecs;
+
+/// The parts of a flow that recovery needs.
+pub(crate) struct FlowParts<'a> {
+    pub(crate) nodes: &'a [Node],
+    pub(crate) sources: &'a Sources,
+    pub(crate) sinks: &'a Sinks,
+    pub(crate) codecs: &'a Codecs,
+    /// The number of shards that the run was asked for.
+    pub(crate) shards: Option<Shards>,
+}
+
+/// Checks that the state belongs to this flow, and not to another one that may have steps of the same names.
+pub(super) fn check_owner(
+    flow: &str,
+    commit: &Commit,
+    options: &Recovery,
+) -> Result<(), FlowError> {
+    if commit.flow == flow {
+        return Ok(());
+    }
+    let cause = format!(
+        "it is the state of flow \"{}\", not of \"{flow}\"; give each flow a directory of its own, or name this one as before",
+        commit.flow
+    );
+    Err(FlowError::State {
+        path: options.dir.clone(),
+        cause: cause.into(),
+    })
+}
+
+/// What has saved state, with its kind.
+fn saved_names<'a>(
+    store: &'a Store,
+    commit: &'a Commit,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let steps = store.saved().steps().map(|name| ("step", name));
+    let times = commit.watermarks.iter().map(|mark| match &*mark.partition {
+        "" => ("step", mark.step.as_str()),
+        _ => ("source", mark.step.as_str()),
+    });
+    let sources = commit.sources.iter().map(|m| ("source", m.source.as_str()));
+    let sinks = commit.sinks.iter().map(|m| ("sink", m.sink.as_str()));
+    steps.chain(times).chain(sources).chain(sinks)
+}
+
+/// Checks that what the options drop is known: a name that is misspelt would drop nothing. Of several processes each
+/// knows a part of the state only.
+pub(super) fn check_dropped(
+    flow: &str,
+    parts: &FlowParts<'_>,
+    store: &Store,
+    commit: &Commit,
+    options: &Recovery,
+) -> Result<(), FlowError> {
+    let saved: BTreeSet<&str> = saved_names(store, commit).map(|(_, name)| name).collect();
+    let nodes = parts.nodes.iter().map(|node| node.name.clone());
+    let present: HashSet<String> = nodes.chain(parts.sinks.names(parts.nodes)).collect();
+    let is_known = |name: &str| saved.contains(name) || present.contains(name);
+    let Some(unknown) = options.drop.iter().find(|name| !is_known(name)) else {
+        return Ok(());
+    };
+    let asked = drop_state(unknown);
+    if commit.division.is_some() {
+        tracing::warn!(
+            step = unknown.as_str(),
+            "{asked}: this process has no state of that name"
+        );
+        return Ok(());
+    }
+    let names: Vec<String> = saved.iter().map(|name| format!("\"{name}\"")).collect();
+    let has = match &names[..] {
+        [] => "has no state yet".to_owned(),
+        names => format!("has state of {}", names.join(", ")),
+    };
+    let dir = options.dir.display();
+    Err(FlowError::Usage(format!(
+        "{asked}: flow \"{flow}\" has nothing of that name; {dir} {has}"
+    )))
+}
+
+/// Checks that every step, source and sink with saved state is still in the flow, and that the steps are of the kinds
+/// that they were.
+pub(super) fn check(
+    flow: &str,
+    parts: &FlowParts<'_>,
+    store: &Store,
+    commit: &Commit,
+    options: &Recovery,
+) -> Result<(), FlowError> {
+    let nodes = parts.nodes;
+    let is_dropped = |name: &str| options.drop.iter().any(|dropped| dropped == name);
+    let has = |name: &str, fits: fn(&Node) -> bool| {
+        nodes.iter().any(|node| node.name == name && fits(node))
+    };
+    let is_sink = |name: &str| parts.sinks.names(nodes).any(|known| known == name);
+    let is_there = |kind: &str, name: &str| match kind {
+        "source" => has(name, |node| node.kind == "source"),
+        "sink" => is_sink(name),
+        _ => has(name, |node| node.kind != "source" && node.kind != "sink"),
+    };
+    let missing: BTreeSet<(&'static str, &str)> = saved_names(store, commit)
+        .filter(|(kind, name)| !is_there(kind, name) && !is_dropped(name))
+        .collect();
+    if !missing.is_empty() {
+        let missing = missing.into_iter();
+        let missing = missing.map(|(kind, name)| (kind, name.to_owned()));
+        return Err(FlowError::Vanished {
+            path: options.dir.clone(),
+            flow: flow.to_owned(),
+            missing: missing.collect(),
+        });
+    }
+    if options.fresh {
+        return Ok(());
+    }
+    check_kinds(flow, nodes, commit).map_err(|cause| failed(&options.dir, cause))
+}
+
+/// Checks that each step is of the kind with which its state was saved: the state of a `count` can be read as that of a
+/// `sum`, and is another number.
+fn check_kinds(flow: &str, nodes: &[Node], commit: &Commit) -> Result<(), String> {
+    for mark in &commit.steps {
+        let node = nodes.iter().find(|node| node.name == mark.step);
+        let Some(now) = node.map(Node::state_kind).filter(|now| *now != mark.kind) else {
+            continue;
+        };
+        return Err(format!(
+            "step \"{}\" of flow \"{flow}\" is a {now} now, and its state is that of a {}; remove that state with {}, or give the new \
+             step another name and keep the old one",
+            mark.step,
+            mark.kind,
+            drop_state(&mark.step),
+        ));
+    }
+    Ok(())
+}

@@ -14,7 +14,7 @@ import millstream
 import pytest
 from documents import ROOT
 from millstream import _millstream
-from millstream_bench import adapter, flow as bench, http_post, recovery, wake
+from millstream_bench import adapter, flow as bench, http_post, recovery, wake, workers
 
 
 def test_flows_and_plain_loops_are_measured() -> None:
@@ -29,6 +29,13 @@ def test_flows_and_plain_loops_are_measured() -> None:
 
 def test_two_workers_are_compared_with_one() -> None:
     assert bench.two_workers_ratio(list(range(1000))) > 0
+
+
+def test_a_keyed_flow_is_measured_with_one_worker_and_with_two(monkeypatch: Any) -> None:
+    assert min(workers.measure(2000, 1)) > 0
+    monkeypatch.setattr(workers, "sums", lambda end: [0] * workers.KEYS)
+    with pytest.raises(RuntimeError, match="the sums of 1 workers are not those of a plain loop"):
+        workers.measure(2000, 1)
 
 
 def test_parallel_requests_are_measured_and_checked() -> None:

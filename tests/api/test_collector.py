@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import millstream as ms
 import pytest
+from millstream._run import workers
 
 DEFAULT = gc.get_threshold()
 
@@ -23,11 +24,11 @@ def flow_that(does: Callable[[], object]) -> ms.Flow:
     return flow
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("start", [ms.run, lambda flow, **options: flow.start(**options).wait()])
-def test_it_runs_less_often_while_a_flow_runs(start: Callable[..., object], workers: int) -> None:
+def test_it_runs_less_often_while_a_flow_runs(start: Callable[..., object], count: int) -> None:
     seen: list[tuple[int, int, int]] = []
-    start(flow_that(lambda: seen.append(gc.get_threshold())), workers=workers)
+    start(flow_that(lambda: seen.append(gc.get_threshold())), workers=count)
     assert seen[0][0] > 10 * DEFAULT[0]
     assert gc.get_threshold() == DEFAULT
 
@@ -52,3 +53,22 @@ def test_a_program_that_sets_it_is_obeyed() -> None:
     gc.set_threshold(*DEFAULT)
     ms.run(flow_that(lambda: gc.set_threshold(321)))
     assert gc.get_threshold()[0] == 321
+
+
+def test_it_is_off_until_the_last_worker_has_restored_its_states() -> None:
+    workers.pause_collector()
+    workers.pause_collector()
+    workers.resume_collector()
+    assert not gc.isenabled()
+    workers.resume_collector()
+    assert gc.isenabled()
+
+
+def test_it_stays_off_where_a_program_has_turned_it_off() -> None:
+    gc.disable()
+    try:
+        workers.pause_collector()
+        workers.resume_collector()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

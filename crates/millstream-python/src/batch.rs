@@ -2,7 +2,8 @@
 //! keys of the same length beside it, so that no pair is made for an item. After `event_time` each
 //! value has its time beside it too, as plain numbers.
 //!
-//! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.
+//! Invariant: a batch is the only owner of its lists, and one worker at a time has the batch, so that no two threads use
+//! a list. A step may hand its list to the user's code.
 
 mod codec;
 mod engine;

@@ -4,6 +4,12 @@
 //! made once, and releases the lock at once. Each turn of an operator takes the lock and keeps it for
 //! all steps fused into that operator. Inside a turn the lock is released only around native work that
 //! may wait: reading a socket or a file, writing to one. A worker that sleeps holds nothing.
+//!
+//! In a free-threaded interpreter there is no lock: a thread is attached where it would hold it, and turns of several
+//! workers run at once. What is safe there is what belongs to one worker: its batches, kernels, logic and states. What
+//! several use is behind a lock of its own. An attached thread waits for such a lock only if its holder never calls the
+//! interpreter, which would wait for all attached threads to pause; else it detaches to wait (`unlocked`,
+//! `lock_py_attached`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -51,8 +51,10 @@ pub(crate) struct Journal {
 
 impl Journal {
     fn opened(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or_else(|| closed(py, &self.path))
+        // The error calls the interpreter, which may wait for the thread that closes the journal: without this lock.
+        let open = self.open.read();
+        let open = open.unwrap_or_else(PoisonError::into_inner).clone();
+        open.ok_or_else(|| closed(py, &self.path))
     }
 
     /// A reader of the range `start..stop`; `None` for the first record and no end.
@@ -247,7 +249,10 @@ impl Journal {
         let py = body.py();
         let body = Body::of(body)?;
         let guard = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let open = guard.as_ref().ok_or_else(|| closed(py, &self.path))?;
+        let Some(open) = guard.as_ref() else {
+            drop(guard);
+            return Err(closed(py, &self.path));
+        };
         if let Some(writer) = open.writer.get()
             && body.as_ref().len() <= AT_ONCE_BYTES
             && let Some(appended) = writer.try_append(body.as_ref()).transpose()

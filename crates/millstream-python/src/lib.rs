@@ -58,10 +58,10 @@ mod window;
 
 /// The extension module.
 ///
-/// It uses the interpreter lock: batches, kernels and saved states are shared by worker threads that take turns under
-/// it, and nothing was tested without it. A free-threaded interpreter turns the lock on when it imports this module,
-/// and warns.
-#[pyo3::pymodule(gil_used = true)]
+/// It does not need the interpreter lock, and a free-threaded interpreter leaves it off. What workers share is behind locks
+/// and atomics of its own; batches, kernels and states belong to one worker at a time, which the engine passes between
+/// threads.
+#[pyo3::pymodule(gil_used = false)]
 mod _millstream {
     #[pymodule_export]
     use crate::cli::{cli_main, name_options_of_command_line};

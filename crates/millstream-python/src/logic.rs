@@ -55,6 +55,7 @@ struct Call {
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct KeyContext {
     timed: bool,
+    /// Of one worker; the user's code may pass it to another thread.
     call: Mutex<Call>,
 }
 

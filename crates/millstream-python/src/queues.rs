@@ -31,8 +31,10 @@ pub(crate) struct OpenQueues {
 impl OpenQueues {
     /// The queues, unless they were closed.
     pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<engine::Queues> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or_else(|| queues_closed(py, &self.path))
+        // The error calls the interpreter, which may wait for the thread that closes the queues: without this lock.
+        let open = self.open.read();
+        let open = open.unwrap_or_else(PoisonError::into_inner).clone();
+        open.ok_or_else(|| queues_closed(py, &self.path))
     }
 
     /// The path.

@@ -244,14 +244,11 @@ pub(crate) fn uncollected<T>(
 ) -> Result<T, FlowError> {
     locked(|py| {
         let failed = |error| from.unsaved(cause(error));
-        let collector = py.import("gc").map_err(failed)?;
-        let call = |verb| collector.call_method0(verb).map_err(failed);
-        let was_at_work = call("isenabled")?.is_truthy().map_err(failed)?;
-        call("disable")?;
+        let workers = py.import("millstream._run.workers").map_err(failed)?;
+        let call = |verb| workers.call_method0(verb).map(drop).map_err(failed);
+        call("pause_collector")?;
         let loaded = load();
-        if was_at_work {
-            call("enable")?;
-        }
+        call("resume_collector")?;
         loaded
     })
 }

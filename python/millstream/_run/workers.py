@@ -1,4 +1,7 @@
-"""What each worker thread of a flow does first and last in the interpreter, whatever has started the flow."""
+"""What each worker thread of a flow does first and last in the interpreter, whatever has started the flow.
+
+Workers run at the same time in a free-threaded interpreter: what they share here is behind one lock.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ all states repeatedly: at a million keys that takes half of the time, in pauses 
 _lock = threading.Lock()
 _count = 0
 _before: tuple[int, int, int] | None = None
+_pauses = 0
+_was_enabled = False
 
 
 def begin() -> None:
@@ -43,3 +48,22 @@ def end() -> None:
             if gc.get_threshold() == CALM_THRESHOLDS:
                 gc.set_threshold(*_before)
             _before = None
+
+
+def pause_collector() -> None:
+    """Turns the collector off until each worker that has called this has called :func:`resume_collector`."""
+    global _pauses, _was_enabled
+    with _lock:
+        _pauses += 1
+        if _pauses == 1:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+
+
+def resume_collector() -> None:
+    """Ends a pause; the end of the last one turns the collector on, if it was on before the first."""
+    global _pauses
+    with _lock:
+        _pauses -= 1
+        if _pauses == 0 and _was_enabled:
+            gc.enable()

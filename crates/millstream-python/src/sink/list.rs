@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
@@ -12,6 +12,7 @@ use millstream_flow::files::{length_of, token_of};
 use millstream_flow::shared_log::{Log, SharedLog};
 use millstream_flow::sink::{Token, Writer};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::PyList;
 
 use super::OpenWriter;
@@ -19,7 +20,8 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// The list as the workers of a run writer it. A thread that locks it holds the interpreter lock already, and keeps it.
+/// The list as the workers of a run write it. It is locked by `lock_py_attached` only: who holds it calls the interpreter,
+/// which may stop all attached threads, so that no attached thread waits for it.
 type Shared = Mutex<SharedLog<Growing>>;
 
 /// A list as a sink of a flow.
@@ -60,7 +62,8 @@ impl ListSink {
                 *shared = Arc::downgrade(&list);
                 list
             });
-            let writer = list.lock().unwrap_or_else(PoisonError::into_inner).join();
+            drop(shared);
+            let writer = lock(py, &list).join();
             Box::new(ListWriter { list, writer })
         })
     }
@@ -98,6 +101,11 @@ impl ListSink {
     }
 }
 
+fn lock<'a>(py: Python<'_>, list: &'a Shared) -> MutexGuard<'a, SharedLog<Growing>> {
+    list.lock_py_attached(py)
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The writer of a list.
 struct Growing(Py<PyList>);
 
@@ -132,7 +140,7 @@ struct ListWriter {
 
 impl ListWriter {
     fn with<T>(&self, work: impl FnOnce(&mut SharedLog<Growing>) -> T) -> T {
-        locked(|_| work(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner)))
+        locked(|py| work(&mut lock(py, &self.list)))
     }
 }
 

@@ -148,7 +148,11 @@ def test_an_open_item_that_several_threads_close_is_closed_once(tmp_path: Path) 
             with queue.open() as item:
                 assert item is not None
                 closed: list[bool] = []
-                at_once(lambda _, item=item, closed=closed: closed.append(item.close()))
+
+                def close(_: int, item: ms.OpenItem = item, closed: list[bool] = closed) -> None:
+                    closed.append(item.close())
+
+                at_once(close)
             assert sorted(closed) == [False] * (THREADS - 1) + [True]
         assert len(queue) == 0
 

@@ -41,7 +41,7 @@ fn a_process_that_vanishes_is_named_by_all() {
         for one in &all {
             let (process, cause) = death(one);
             assert_eq!(process, killed, "{cause}");
-            assert!(cause.contains("without a word"), "{cause}");
+            assert!(cause.contains("without an end of the run"), "{cause}");
         }
     }
 }
@@ -84,7 +84,7 @@ fn silence_in_either_direction_ends_the_run_on_both_sides() {
         stall(&proxy);
         let causes = [death(&zero), death(&one)];
         for (process, cause) in causes {
-            let words = ["received nothing", "without a word", "lost"];
+            let words = ["received nothing", "without an end of the run", "lost"];
             assert!(
                 words.iter().any(|words| cause.contains(words)),
                 "{process}: {cause}"

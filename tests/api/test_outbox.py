@@ -480,3 +480,16 @@ def test_a_sink_is_called_in_tests_of_its_own() -> None:
     sink = table_of(rows)
     with pytest.raises(ms.FlowUsageError, match=r"Table is a class: create an object of Table\.__wrapped__"):
         sink.write([1], 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("postgres table t", lambda **options: ms.postgres.write("dbname=x", "t", **options)),
+        ("sqlite table t", lambda **options: ms.sqlite.write("x.db", "t", **options)),
+        ("redis s", lambda **options: ms.redis.write("redis://localhost", "s", **options)),
+    ],
+)
+def test_an_option_that_does_not_exist_is_named_with_its_sink(name: str, make: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{name} got an unexpected keyword argument 'bach'$"):
+        make(bach=1)

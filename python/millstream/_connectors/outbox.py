@@ -252,7 +252,13 @@ def destination(name: str, made: type[Any], **outbox: Unpack[SinkOptions]) -> Ca
         name: what the sink is called in messages.
         made: the class of the destination.
         outbox: the options of its outbox.
+
+    Raises:
+        TypeError: there is no such option.
     """
+    unknown = [option for option in outbox if option not in inspect.signature(sink).parameters]
+    if unknown:
+        raise TypeError(f"{name} got an unexpected keyword argument {unknown[0]!r}")
     make: Callable[..., OutboxSink[Any]] = sink(type(name, (made,), {}), **outbox)
     return make
 

@@ -163,6 +163,47 @@ def test_a_run_in_the_middle_is_refused(failed: Place, expected: object) -> None
     assert failed.output() == expected
 
 
+DIES = """
+import os
+import sys
+
+from millstream._run import redrive_command as redrive
+from millstream.__main__ import main
+
+forget = redrive.forget
+
+
+def dies_before(*_):
+    os._exit(9)
+
+
+def dies_after(steps, options):
+    forget(steps, options)
+    os._exit(9)
+
+
+redrive.forget = {"before": dies_before, "after": dies_after}[sys.argv.pop(1)]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_death_when_all_is_sent_leaves_a_state_that_runs(
+    moment: str, failed: Place, expected: object
+) -> None:
+    command = [
+        *(sys.executable, "-c", DIES, moment, "redrive", "bad.jsonl", "flow.py", "--state", "state"),
+        *("--epoch", "20ms"),
+    ]
+    died = subprocess.run(command, cwd=failed.folder, env={**os.environ, "MENDED": "yes"}, timeout=120)
+    assert died.returncode == 9
+    code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
+    assert code == 0 and "all letters have been redriven" in said, said
+    code, said = failed.run("run", "flow.py", MENDED="yes")
+    assert code == 0, said
+    assert failed.output() == expected
+
+
 def test_letters_that_fail_again_are_redriven_next(failed: Place, expected: object) -> None:
     bad = failed.folder / "bad.jsonl"
     assert failed.run("redrive", "bad.jsonl", "flow.py", MENDED="half")[0] == 0

@@ -35,7 +35,7 @@ pub struct Failure {
 }
 
 /// How the sources end that `millstream redrive` adds to a flow: the step's name is before it.
-const REDRIVEN: &str = ".redriven";
+pub(crate) const REDRIVEN: &str = ".redriven";
 
 impl Failure {
     /// Creates a failure of `step` that concerns no single item.

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 BATCH = 8
 """Letters that are sent at once at most: no epoch ends within them, and steps may be slow."""
+POSITIONS_LEFT = "positions-left"
+"""In the note of a file whose letters have been redriven: the state may have their positions yet."""
 LOOK_SECONDS = 0.2
 """How often a source that has sent all is asked whether it has more, in seconds."""
 
@@ -58,6 +60,10 @@ class Letters:
         #: By step, the end of its last letter that a commit has.
         self.committed: dict[str, int] = {}
         self.end = 0
+        #: Up to where all have been redriven.
+        self.done = 0
+        #: The steps of letters that were redriven by a run that was killed before it removed their positions.
+        self.unforgotten: set[str] = set()
         try:
             with open(path, "rb") as file:
                 self.read(file.readlines())
@@ -77,11 +83,15 @@ class Letters:
             self.end += len(line)
             self.sums[self.end] = summed.hexdigest()
             found.append((number, self.end, line))
-        done = self.read_done()
+        self.done, is_forgotten = self.read_done()
         for number, end, line in found:
-            if end > done:
-                letter = self.named(number, read, line)
+            if end <= self.done and is_forgotten:
+                continue
+            letter = self.named(number, read, line)
+            if end > self.done:
                 self.lines.setdefault(letter["step"], []).append((number, end, letter))
+            else:
+                self.unforgotten.add(letter["step"])
 
     def named(self, number: int, function: Callable[[Any], Any], value: object) -> Any:
         """What a function makes of a line, which its errors name."""
@@ -90,14 +100,14 @@ class Letters:
         except Exception as error:
             raise UsageError(f"{self.path}, line {number}: {error}") from None
 
-    def read_done(self) -> int:
-        """How many bytes of the file have been redriven by a run that has ended."""
+    def read_done(self) -> tuple[int, bool]:
+        """How many bytes of the file have been redriven, and whether their positions have been removed."""
         try:
             with open(self.note, encoding="ascii") as file:
-                end, digest = file.read().split()
+                end, digest, *more = file.read().split()
                 done = int(end)
         except FileNotFoundError:
-            return 0
+            return 0, True
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.note}: {error}") from None
         if self.sums.get(done) != digest:
@@ -105,7 +115,7 @@ class Letters:
                 f"{self.path} has changed: it does not begin with the {done} bytes that were redriven; "
                 f"remove {self.note} to send all of its letters"
             )
-        return done
+        return done, more != [POSITIONS_LEFT]
 
     def decode(self) -> None:
         """Reads keys and items. Their classes are known when the flow is loaded."""
@@ -135,11 +145,12 @@ class Letters:
         """Whether all letters are committed."""
         return all(self.committed.get(step, -1) >= lines[-1][1] for step, lines in self.lines.items())
 
-    def finish(self) -> None:
-        """Notes that all letters have been redriven."""
+    def note_done(self, end: int, forgotten: bool) -> None:
+        """Notes that all letters up to this end have been redriven, and whether the state has forgotten their
+        positions."""
         partial = f"{self.note}.new"
         with open(partial, "w", encoding="ascii") as file:
-            file.write(f"{self.end} {self.sums[self.end]}\n")
+            file.write(f"{end} {self.sums[end]}{'' if forgotten else f' {POSITIONS_LEFT}'}\n")
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, self.note)

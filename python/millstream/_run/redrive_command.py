@@ -20,6 +20,8 @@ from .redrive import Letters, adding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .._streams.flow import Flow
 
 
@@ -69,6 +71,9 @@ def redriven(letters: Letters, options: CommandOptions) -> int:
     """Sends the letters, and removes their positions from the state."""
     from .logs import configure
 
+    if letters.unforgotten:
+        forget(letters.unforgotten, options)
+        letters.note_done(letters.done, forgotten=True)
     if not letters.lines:
         print(f"{letters.path}: all letters have been redriven", file=sys.stderr)
         return 0
@@ -81,8 +86,9 @@ def redriven(letters: Letters, options: CommandOptions) -> int:
     run_until_stopped(flow, options, letters.stopper)
     if not letters.is_committed():
         return report_error("interrupted: run it again for the rest of the letters", 1, "redrive")
-    letters.finish()
-    forget(letters, options)
+    letters.note_done(letters.end, forgotten=False)
+    forget(letters.lines, options)
+    letters.note_done(letters.end, forgotten=True)
     steps = ", ".join(f"{step} {len(lines)}" for step, lines in letters.lines.items())
     print(f"{letters.path}: {letters.count} redriven ({steps})", file=sys.stderr)
     return 0
@@ -115,10 +121,10 @@ def run_until_stopped(flow: Flow, options: CommandOptions, stopper: _millstream.
             observer.stop()
 
 
-def forget(letters: Letters, options: CommandOptions) -> None:
-    """Removes the positions of the letters from the state, by a start of the flow as it is, which ends at
-    once."""
+def forget(steps: Iterable[str], options: CommandOptions) -> None:
+    """Removes the positions of the letters of these steps from the state, by a start of the flow as it is, which
+    ends at once."""
     stopper = _millstream.Stopper(lambda: stopper.stop())
     flow = load(options.file, options.arguments)
-    names = [f"{step}.redriven" for step in letters.lines]
+    names = [f"{step}.redriven" for step in steps]
     run_until_stopped(flow, options.but(http=None, http_token=None, drop_state=names), stopper)

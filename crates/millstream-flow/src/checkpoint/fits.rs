@@ -7,7 +7,7 @@ use super::recovery::Recovery;
 use super::sinks::Sinks;
 use super::sources::Sources;
 use super::store::{Store, failed};
-use crate::error::FlowError;
+use crate::error::{FlowError, REDRIVEN};
 use crate::key::Shards;
 use crate::named::drop_state;
 use crate::node::Node;
@@ -69,7 +69,9 @@ pub(super) fn check_dropped(
     let saved: BTreeSet<&str> = saved_names(store, commit).map(|(_, name)| name).collect();
     let nodes = parts.nodes.iter().map(|node| node.name.clone());
     let present: HashSet<String> = nodes.chain(parts.sinks.names(parts.nodes)).collect();
-    let is_known = |name: &str| saved.contains(name) || present.contains(name);
+    // A redrive that was killed when it had removed its sources does so again.
+    let is_known =
+        |name: &str| saved.contains(name) || present.contains(name) || name.ends_with(REDRIVEN);
     let Some(unknown) = options.drop.iter().find(|name| !is_known(name)) else {
         return Ok(());
     };

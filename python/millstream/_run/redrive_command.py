@@ -122,8 +122,8 @@ def run_until_stopped(flow: Flow, options: CommandOptions, stopper: _millstream.
 
 
 def forget(steps: Iterable[str], options: CommandOptions) -> None:
-    """Removes the positions of the letters of these steps from the state, by a start of the flow as it is, which
-    ends at once."""
+    """Removes the positions of the letters of these steps from the state, by a start of the flow as it is,
+    which ends at once."""
     stopper = _millstream.Stopper(lambda: stopper.stop())
     flow = load(options.file, options.arguments)
     names = [f"{step}.redriven" for step in steps]

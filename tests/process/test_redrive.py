@@ -225,6 +225,71 @@ def test_an_item_may_be_mended_in_the_file(failed: Place, expected: object) -> N
     assert failed.output() == expected
 
 
+BATCHES = """
+import os
+
+import millstream as ms
+
+MENDED = "MENDED" in os.environ
+flow = ms.Flow("orders")
+bad = ms.dead_letter(ms.files.write("bad.jsonl"))
+
+
+def batch(numbers):
+    if not MENDED and 7 in numbers:
+        raise ValueError("seven")
+    return [number * 2 for number in numbers]
+
+
+class Sum:
+    def __init__(self):
+        self.sum = 0
+
+    def on_batch(self, key, values):
+        if not MENDED and 5 in values:
+            raise ValueError("five")
+        self.sum += sum(values)
+        return [self.sum]
+
+
+numbers = flow.source("in", ms.files.lines("in.txt")).map(int)
+numbers.map_batch(batch, name="batch", on_error=bad).map(str).sink("out", ms.files.write("doubled.txt"))
+sums = numbers.key_by(lambda number: number % 2).stateful_batch("sums", Sum, on_error=bad)
+sums.items().map(str).sink("counts", ms.files.write("counts.txt"))
+"""
+
+
+def test_the_items_of_a_batch_are_redriven_one_by_one(tmp_path: Path) -> None:
+    place = Place(tmp_path / "flow", [str(number) for number in range(20)])
+    (place.folder / "flow.py").write_text(BATCHES)
+    assert place.run("run", "flow.py")[0] == 0
+    code, said = place.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
+    assert code == 0 and "batch 1" in said and "sums 1" in said, said
+    doubled, sums = place.output()
+    assert sorted(map(int, doubled)) == [2 * number for number in range(20)]
+    # The state of the odd key has them all.
+    assert f"(1, {sum(range(1, 20, 2))})" in sums
+
+
+def test_a_last_letter_without_an_end_is_not_left_out(failed: Place) -> None:
+    edited = failed.folder / "edited"
+    letters = (failed.folder / "bad.jsonl").read_text()
+    edited.write_text(letters.removesuffix("\n"))
+    code, said = failed.run("redrive", "edited", "flow.py", MENDED="yes")
+    assert code == 2 and "edited, line 70: it has no end: end it with a line feed" in said, said
+    # What a kill has left of a line is no letter.
+    edited.write_text(letters[:-9])
+    code, said = failed.run("redrive", "edited", "flow.py", MENDED="yes")
+    assert code == 0 and "69 redriven" in said, said
+
+
+def test_a_directory_without_a_state_is_refused(failed: Place) -> None:
+    (failed.folder / "state").rename(failed.folder / "moved")
+    code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
+    assert code == 2 and "state: there is no state of a flow" in said, said
+    assert not (failed.folder / "state").exists()
+
+
 WRONG = [
     ('{"step": "pars", "key": null, "item": 1}', [], 'no step of the name "pars"'),
     ('{"item": 1}', [], "bad, line 1: it is no dead letter"),
@@ -239,10 +304,12 @@ def test_what_cannot_be_redriven_is_named(
     line: str, arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     place = Place(tmp_path / "flow")
+    assert place.run("run", *(arguments or ["flow.py"]), MENDED="yes")[0] == 0
+    before = place.output() if not arguments else None
     (place.folder / "bad").write_text(f"{line}\n")
     code, said = place.run("redrive", "bad", *(arguments or ["flow.py"]), MENDED="yes")
     assert code == 2 and message in said, said
-    assert not (place.folder / "state").exists()
+    assert before is None or place.output() == before
 
 
 def test_it_needs_a_state(tmp_path: Path) -> None:

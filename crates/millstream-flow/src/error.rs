@@ -256,7 +256,8 @@ fn remedy_of(missing: &[(&str, String)]) -> String {
     let is_redrive = |(kind, name): &(&str, String)| *kind == "source" && name.ends_with(REDRIVEN);
     if missing.iter().all(is_redrive) {
         return format!(
-            "a redrive of dead letters was interrupted: run it again, or give up the letters that are left with {drop}"
+            "a redrive of dead letters was interrupted: run it again, or give it up with {drop}: a later redrive of the same \
+             letters repeats those that it has sent"
         );
     }
     let (names, its) = if missing.len() == 1 {
@@ -264,7 +265,14 @@ fn remedy_of(missing: &[(&str, String)]) -> String {
     } else {
         ("names", "their")
     };
-    format!("restore the {names}, or remove {its} state with {drop}")
+    let has = |of: &str| missing.iter().any(|(kind, _)| *kind == of);
+    let source = ", and a source of another name reads all input again";
+    let sink = ", and a sink of another name begins its output anew";
+    format!(
+        "restore the {names}, or remove {its} state with {drop}{}{}",
+        if has("source") { source } else { "" },
+        if has("sink") { sink } else { "" },
+    )
 }
 
 /// The error of a wait for other processes that has been long enough.

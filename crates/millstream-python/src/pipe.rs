@@ -331,12 +331,18 @@ impl Pipe {
             (true, true) => Turns::ByTime(|_| 0),
         };
         let step = self.by_logic((static_name(kind), name), logic, turns, traits, on_error);
+        // Another verb with ttl keeps its state in another form than without.
+        let step = if kind != "stateful" && ttl.is_some() {
+            step.detailed("ttl")
+        } else {
+            step
+        };
         both(py, &handling.of(step))
     }
 
     /// Joins merged streams whose values are pairs of the number of the stream and the value: `made` is how many streams
-    /// there are, and makes the object that has the values of a key. With times values are processed in the order of their times, and then of these
-    /// numbers. Returns results and late values.
+    /// there are, and makes the object that has the values of a key. With times values are processed in the order of
+    /// their times, and then of these numbers. Returns results and late values.
     fn join_all(
         &self,
         py: Python<'_>,

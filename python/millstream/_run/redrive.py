@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     """A position in the file: how many bytes, and the checksum of these."""
 
 
+BATCH_VERBS = ("map_batch", "stateful_batch")
 BATCH = 8
 """Letters that are sent at once at most: no epoch ends within them, and steps may be slow."""
 POSITIONS_LEFT = "positions-left"
@@ -64,6 +65,8 @@ class Letters:
         self.done = 0
         #: The steps of letters that were redriven by a run that was killed before it removed their positions.
         self.unforgotten: set[str] = set()
+        if path.endswith((".gz", ".zst")):
+            raise UsageError(f"{path}: it is compressed: decompress it, and redrive that file")
         try:
             with open(path, "rb") as file:
                 self.read(file.readlines())
@@ -78,6 +81,7 @@ class Letters:
         found = []
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
+                self.refuse_complete(number, line)
                 break
             summed.update(line)
             self.end += len(line)
@@ -92,6 +96,16 @@ class Letters:
                 self.lines.setdefault(letter["step"], []).append((number, end, letter))
             else:
                 self.unforgotten.add(letter["step"])
+
+    def refuse_complete(self, number: int, line: bytes) -> None:
+        """Raises if the last line, which has no end, is a letter nevertheless: it would be left out."""
+        try:
+            read(line)
+        except ValueError:
+            return
+        raise UsageError(
+            f"{self.path}, line {number}: it has no end: end it with a line feed if it is complete"
+        )
 
     def named(self, number: int, function: Callable[[Any], Any], value: object) -> Any:
         """What a function makes of a line, which its errors name."""
@@ -204,7 +218,7 @@ def adding(letters: Letters) -> Iterator[dict[tuple[str, str], bool]]:
     """
     added: dict[tuple[str, str], bool] = {}
 
-    def add(stream: Stream[Any] | KeyedStream[Any, Any], step: str) -> Any:
+    def add(stream: Stream[Any] | KeyedStream[Any, Any], step: str, verb: str) -> Any:
         pipe, _ = stream._joined()
         flow = _millstream.Flow.of(pipe)
         if (flow.name, step) in added:
@@ -213,7 +227,10 @@ def adding(letters: Letters) -> Iterator[dict[tuple[str, str], bool]]:
         if stream._timed:
             return stream
         name = f"{step}.redriven"
-        pairs = Stream(flow.source(name, Redriven(letters, step), "fail", None))
+        pairs: Stream[Any] = Stream(flow.source(name, Redriven(letters, step), "fail", None))
+        if verb in BATCH_VERBS:
+            # The item of such a letter is a batch.
+            pairs = pairs.flat_map(lambda pair: [(pair[0], one) for one in pair[1]], name=f"{name}.each")
         if not isinstance(stream, KeyedStream):
             return stream.merge(pairs.map(lambda pair: pair[1], name=f"{name}.item"))
         keyed = pairs.key_by(lambda pair: pair[0], name=f"{name}.key")
@@ -238,13 +255,15 @@ def adding(letters: Letters) -> Iterator[dict[tuple[str, str], bool]]:
 
 
 def verb_with(
-    function: Any, signature: inspect.Signature, letters: Letters, add: Callable[[Any, str], Any]
+    function: Any, signature: inspect.Signature, letters: Letters, add: Callable[[Any, str, str], Any]
 ) -> Any:
     """A verb that adds letters to the stream before its step."""
 
     @wraps(function)
     def called(stream: Any, *args: Any, **named: Any) -> Any:
         step = signature.bind(stream, *args, **named).arguments.get("name")
-        return function(add(stream, step) if step in letters.lines else stream, *args, **named)
+        if step in letters.lines:
+            stream = add(stream, step, function.__name__)
+        return function(stream, *args, **named)
 
     return called

@@ -7,6 +7,7 @@ repeated: until it is done the state is refused by ``millstream run``, which wou
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .. import _millstream
@@ -58,6 +59,7 @@ def redrive(arguments: list[str]) -> int:
         return report_error(f"{error} (see millstream redrive --help)", 2, "redrive")
     write_errors_as(options.log_format)
     try:
+        check_state(options.state)
         return redriven(Letters(options.letters), options)
     except UsageError as error:
         return report_error(str(error), 2, "redrive")
@@ -65,6 +67,14 @@ def redrive(arguments: list[str]) -> int:
         return BY_SIGPIPE
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         return failed(error, options.file, "redrive")
+
+
+def check_state(state: str | os.PathLike[str]) -> None:
+    """Raises if there is nothing in the directory of the state: a flow would begin anew."""
+    if not os.path.isfile(state) and not (os.path.isdir(state) and os.listdir(state)):
+        raise UsageError(
+            f"{state}: there is no state of a flow; --state names the directory with which it ran"
+        )
 
 
 def redriven(letters: Letters, options: CommandOptions) -> int:

@@ -31,7 +31,7 @@ pub(crate) fn append_frame(
         out.extend_from_slice(text.to_str()?.as_bytes());
     } else if let Ok(bytes) = encoded.cast::<PyByteArray>() {
         out.extend_from_slice(&bytes.to_vec());
-    } else if text && encode.is_none() {
+    } else if encode.is_none() && (text || is_letter(encoded)?) {
         out.extend_from_slice(encoded.str()?.to_str()?.as_bytes());
     } else {
         let found = type_name(encoded);
@@ -44,6 +44,12 @@ pub(crate) fn append_frame(
     }
     frames.spans.push((start as u32, end_of(frames)?));
     Ok(())
+}
+
+/// Whether an item is a dead letter, which is a line of JSON in any sink of bytes.
+fn is_letter(item: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let errors = item.py().import("millstream._errors.flow")?;
+    item.is_instance(&errors.getattr("DeadLetter")?)
 }
 
 /// The end of the data of frames.

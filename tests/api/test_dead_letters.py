@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,17 @@ def test_a_name_that_the_dead_letters_of_a_step_have_is_taken() -> None:
     with pytest.raises(ms.FlowError, match=r"parse\.dead_letters"):
         texts_again = flow.source("more", ms.testing.items([1]))
         texts_again.sink("parse.dead_letters", ms.testing.collect())
+
+
+@pytest.mark.parametrize("kind", ["journal", "queue"])
+def test_a_letter_in_a_journal_or_a_queue_is_a_line_of_json(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "dead"
+    flow, _ = numbers(ms.journals.append(path) if kind == "journal" else ms.queues.write(path, "dead"))
+    ms.run(flow)
+    if kind == "journal":
+        with ms.Journal(path, "r") as journal:
+            letters = [bytes(record.body) for record in journal]
+    else:
+        with ms.Queues(path) as queues:
+            letters = [bytes(item) for item in iter(queues["dead"].get, None)]
+    assert [json.loads(letter)["item"] for letter in letters] == BAD

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,25 @@ def test_a_program_keeps_the_page_of_its_flow(tmp_path: Path, start: str) -> Non
         until("the rest of the program", (tmp_path / "went on").exists)
         if start == RUNS[1]:
             assert shown()["state"] == "failed"
+        program.stdin.close()
+        assert program.wait(PATIENCE) == 0
+
+
+def test_nothing_can_be_asked_of_a_flow_that_has_failed(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    start = 'flow.start(http="127.0.0.1:0", http_token="secret", keep_page=True).wait()'
+    file.write_text(FAILING.replace("import pathlib", "import pathlib, sys") + PROGRAM.format(start=start))
+    (tmp_path / "end").touch()
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, str(file)], stdin=pipe, stderr=pipe, text=True) as program:
+        assert program.stdin and program.stderr
+        url = next(line for line in program.stderr if line.startswith("page: ")).split()[1]
+        until("the rest of the program", (tmp_path / "went on").exists)
+        token = {"Authorization": "Bearer secret"}
+        asked = urllib.request.Request(f"{url}api/actions/stop", method="POST", headers=token)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked, timeout=PATIENCE)
+        assert refused.value.code == 409 and b"no flow runs here" in refused.value.read()
         program.stdin.close()
         assert program.wait(PATIENCE) == 0
 

@@ -238,8 +238,12 @@ impl Answers {
 
     /// Begins to show a run that has ended, as another process has kept it.
     pub(crate) fn begin_kept(&self, graph: &Value) {
-        *lock(&self.watch) = None;
         *lock(&self.graph) = graph.to_string().into();
+    }
+
+    /// The run has ended: nothing can be asked of it.
+    pub(crate) fn end_run(&self) {
+        *lock(&self.watch) = None;
     }
 
     /// The newest snapshot.

@@ -341,6 +341,7 @@ impl Observer {
                 self.answers.snapshot()
             }
         };
+        self.answers.end_run();
         let mut subject = Subject::Down(Box::new(ended(last, flow, down, missing)));
         subject.take(&self.answers);
         *lock(&self.subject) = Some(subject);

@@ -34,9 +34,11 @@ def test_a_cell_shows_its_flow_with_a_button_that_stops_it(kernel: Kernel, tab: 
     notebook = servers.free_port()
     serving = [sys.executable, "-m", "http.server", str(notebook), "--bind", "127.0.0.1"]
     with subprocess.Popen([*serving, "--directory", str(tmp_path)], stderr=subprocess.DEVNULL) as server:
-        until("the notebook", lambda: answers(notebook))
-        stops_a_flow_in_a_frame(kernel, tab, tmp_path, f"http://127.0.0.1:{notebook}/cell.html", found[1])
-        server.kill()
+        try:
+            until("the notebook", lambda: answers(notebook))
+            stops_a_flow_in_a_frame(kernel, tab, tmp_path, f"http://127.0.0.1:{notebook}/cell.html", found[1])
+        finally:
+            server.kill()
 
 
 def answers(port: int) -> bool:

@@ -62,7 +62,7 @@ impl Progress {
         let Progress {
             total, done, what, ..
         } = self;
-        // The line is for whoever watches: work does not fail because it cannot be shown.
+        // Work does not fail because its progress cannot be shown.
         let _ = write!(io::stderr(), "\r\x1b[K{done} of {total} {what}, {percent}%");
     }
 }

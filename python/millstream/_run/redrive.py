@@ -39,6 +39,11 @@ LOOK_SECONDS = 0.2
 """How often a source that has sent all is asked whether it has more, in seconds."""
 
 
+def source_of(step: str) -> str:
+    """The name of the source of the letters of a step; the engine knows such names by their end."""
+    return f"{step}.redriven"
+
+
 class Letters:
     """The dead letters of a file that have not been redriven.
 
@@ -143,7 +148,7 @@ class Letters:
         if mark is not None and self.sums.get(mark[0]) != mark[1]:
             raise FlowUsageError(
                 f"{self.path} is not the file whose redrive was interrupted, or has changed: finish that one "
-                f'first, or give up what is left of it with --drop-state "{step}.redriven"'
+                f'first, or give up what is left of it with --drop-state "{source_of(step)}"'
             )
         sent = mark[0] if mark is not None else 0
         self.note_commit(step, sent)
@@ -226,7 +231,7 @@ def adding(letters: Letters) -> Iterator[dict[tuple[str, str], bool]]:
         added[flow.name, step] = not stream._timed
         if stream._timed:
             return stream
-        name = f"{step}.redriven"
+        name = source_of(step)
         pairs: Stream[Any] = Stream(flow.source(name, Redriven(letters, step), "fail", None))
         if verb in BATCH_VERBS:
             # The item of such a letter is a batch.

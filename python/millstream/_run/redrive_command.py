@@ -17,7 +17,7 @@ from .arguments import CommandOptions, add_flow, parse
 from .flow_file import load
 from .page import page_of
 from .parser import Parser
-from .redrive import Letters, adding
+from .redrive import Letters, adding, source_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,5 +136,5 @@ def forget(steps: Iterable[str], options: CommandOptions) -> None:
     which ends at once."""
     stopper = _millstream.Stopper(lambda: stopper.stop())
     flow = load(options.file, options.arguments)
-    names = [f"{step}.redriven" for step in steps]
+    names = [source_of(step) for step in steps]
     run_until_stopped(flow, options.but(http=None, http_token=None, drop_state=names), stopper)

@@ -80,7 +80,8 @@ def test_counts_from_topic_to_topic(broker: Broker, tmp_path: Path, workers: int
     finally:
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=60)
-    assert running.returncode == 0, told
+        print(told)
+    assert running.returncode == 0
     found = Counter((message.key(), int(message.value())) for message in judge.read())
     wanted = Counter((key, number) for key, total in expected.items() for number in range(1, total + 1))
     lost = wanted - found
@@ -128,7 +129,8 @@ def test_flow_and_broker_are_killed_at_once(own_broker: Callable[..., Broker], t
     finally:
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=60)
-    assert running.returncode == 0, told
+        print(told)
+    assert running.returncode == 0
     found = Counter((message.key(), int(message.value())) for message in judge.read())
     wanted = Counter((key, number) for key, total in expected.items() for number in range(1, total + 1))
     assert found == wanted, (wanted - found, found - wanted)

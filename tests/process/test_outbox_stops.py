@@ -6,6 +6,7 @@ Calls that hang take an hour: a run that waited for one would not end within the
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -158,5 +159,5 @@ def test_a_refusal_fails_the_flow_with_its_records_and_a_traceback(tmp_path: Pat
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 1
     assert "ValueError: no such column" in errors and "in behave" in errors, errors
-    assert 'step "table", item records 0 to ' in errors, errors
+    assert re.search('step "table", item records? 0[: ]', errors), errors
     runs.complete()

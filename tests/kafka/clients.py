@@ -8,7 +8,8 @@ from typing import Any
 from broker import QUIET, Broker
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-PATIENCE = 60.0
+# Longer than a broker keeps the transaction of a client that has gone.
+PATIENCE = 150.0
 
 
 def until(true: Callable[[], Any], seconds: float = PATIENCE) -> Any:

@@ -64,8 +64,8 @@ def attempt(python: str, dist: Path, root: Path | None, pages: list[Path]) -> st
         size = (dist / wheel).stat().st_size
         tried = run("python", inside / "smoke.py").strip()
         if pages:
-            # What the tutorials install for the tests of their projects.
-            run(*pip, "pytest")
+            # What the tutorials install.
+            run(*pip, "pytest", "pymemcache")
             path = f"{inside}/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin"
             run("python", inside / "written.py", *(inside / page.name for page in pages), path=path)
             tried += f"; {len(pages)} pages as written"

@@ -127,8 +127,9 @@ def append(
 ) -> _millstream.ByteSink[Any]:
     """Appends each item to a journal, as a record.
 
-    With a state directory no other program may write to the journal while the flow runs: the journal is
-    truncated to the last commit when the flow resumes, and its records are as durable as the commits.
+    With a state directory the journal is truncated to the last commit when the flow resumes, and its records
+    are as durable as the commits. Other writers are refused from the start of the flow to its end in order;
+    what they append after that stays.
 
     Args:
         path: the directory of the journal.

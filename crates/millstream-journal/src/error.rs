@@ -186,6 +186,15 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
+    /// Only the owner of a journal appends to it.
+    #[error("{}: a flow with a state directory writes to the journal and has not ended in order: its next start would \
+             remove what is appended now. Start it, and append after its end; if it never starts again, remove {}", path.display(), claim.display())]
+    Claimed {
+        /// The journal.
+        path: PathBuf,
+        /// The file that keeps others from appending.
+        claim: PathBuf,
+    },
     /// Only the sole writer changes terms.
     #[error("{}: terms are changed only by an opening that is the sole writer", path.display())]
     NotSoleWriter {

@@ -65,6 +65,7 @@ pub mod times;
 
 pub use append::writer::{Claim, Writer};
 pub use chain::{Chain, chain, context};
+pub use copies::claim::Ownership;
 pub use copies::identity::Identity;
 pub use copies::term::{Leadership, Term};
 pub use error::{Error, Result};

@@ -88,6 +88,9 @@ pub struct Options {
     /// Refuse other writers, and be refused by them. Others may still read, keep cursors and prune. A copy of a journal
     /// needs this, since only its follower may append.
     pub sole_writer: bool,
+    /// Refuse other writers, as a sole one does, and append to a journal that is claimed: for its owner.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub claims: bool,
     /// Make the journal when there is none.
     pub create: bool,
     /// Create the journal, and refuse an existing one.
@@ -116,6 +119,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether no other opening appends.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.sole_writer || self.claims
+    }
+
     /// The defaults on this host, real or simulated.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
@@ -128,6 +136,7 @@ impl Options {
             retention: Retention::default(),
             exclusive: false,
             sole_writer: false,
+            claims: false,
             create: true,
             create_new: false,
             first_sequence: 0,

@@ -238,6 +238,7 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
         E::RecordTooLarge { .. } => ("RecordTooLargeError", none),
         E::Superseded { path, .. } => ("JournalSupersededError", (None, Some(path), None)),
         E::Busy { path, .. }
+        | E::Claimed { path, .. }
         | E::IsCopy { path }
         | E::Locked { path, .. }
         | E::TooManyWriters { path, .. }

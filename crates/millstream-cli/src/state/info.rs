@@ -167,7 +167,10 @@ impl Report {
         let sinks = commit.sinks.into_iter().map(|mark| Sink {
             name: mark.sink,
             worker: mark.worker,
-            length: mark.token.try_into().ok().map(u64::from_le_bytes),
+            length: mark
+                .token
+                .first_chunk()
+                .map(|length| u64::from_le_bytes(*length)),
         });
         Report {
             path: state.dir.clone(),

@@ -106,8 +106,12 @@ pub(crate) fn resume(
     start.commit.sources.extend(first);
     // A sink that has resumed has one state, whatever each worker had prepared.
     let sinks = parts.sinks.resume(parts.nodes, &start.commit)?;
-    // The initial state of a sink that is new in the flow must be committed before the sink is written to.
-    let is_new = |new: &SinkMark| start.commit.sinks.iter().all(|mark| mark.sink != new.sink);
+    // The state with which a sink begins must be committed before the sink is written to: of one that is new in the flow,
+    // or that has kept what others wrote.
+    let is_new = |new: &SinkMark| {
+        let mut known = start.commit.sinks.iter();
+        known.all(|mark| mark.sink != new.sink || mark.token != new.token)
+    };
     start.has_changes |= sinks.iter().any(is_new);
     start.commit.sinks = sinks;
     let moved = !start.is_first && workers != start.commit.workers;

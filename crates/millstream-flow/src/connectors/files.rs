@@ -7,7 +7,7 @@ pub(crate) mod resume;
 mod written;
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -381,24 +381,28 @@ impl WriteFile {
     /// Opens the file where the run begins: at its committed length, or empty.
     fn open_file(&self) -> Result<Written, Cause> {
         let resume = lock(&self.resume).take();
-        let file = match resume {
-            Some(length) => self.cut(length),
-            None => File::create(self.path.get()),
-        };
-        let file = file.map_err(|error| self.named(error))?;
+        let path = std::path::absolute(self.path.get()).map_err(|error| self.named(error))?;
         let length = resume.unwrap_or(0);
-        let mut written = Written::new(file, length, &self.path.get(), self.compression);
+        let file = self.begin_at(length, resume.is_none())?;
+        let mut written = Written::new(file, length, &path, self.compression);
+        written.is_exact = resume.is_some();
         if written.length() == 0 {
             written.append(&mut self.preamble.clone())?;
         }
         Ok(written)
     }
 
-    /// Opens the file, truncated to `length`.
-    fn cut(&self, length: u64) -> std::io::Result<File> {
-        let mut file = OpenOptions::new().write(true).open(self.path.get())?;
-        file.set_len(length)?;
-        file.seek(SeekFrom::Start(length))?;
+    /// Opens the file for this run alone, truncated to `length`. Writes go to its end, wherever another program moves
+    /// that.
+    fn begin_at(&self, length: u64, creates: bool) -> Result<File, Cause> {
+        let path = self.path.get();
+        let opened = OpenOptions::new().append(true).create(creates).open(&path);
+        let file = opened.map_err(|error| self.named(error))?;
+        // A pipe or a device has no length.
+        if file.metadata().is_ok_and(|about| about.is_file()) {
+            written::hold(&file, &path)?;
+            file.set_len(length).map_err(|error| self.named(error))?;
+        }
         Ok(file)
     }
 }
@@ -438,7 +442,7 @@ impl Transactional for WriteFile {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let length = match tokens {
             [] => {
-                File::create(self.path.get()).map_err(|error| self.named(error))?;
+                self.begin_at(0, true)?;
                 0
             }
             tokens => length_of(tokens)?,

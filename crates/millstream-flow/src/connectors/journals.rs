@@ -28,15 +28,15 @@ use millstream_journal::{
 
 use crate::clock::now_ns;
 use crate::cluster::Membership;
-use crate::connectors::files::{length_of, token_of};
 use crate::control::Control;
 use crate::error::{Cause, chain};
 use crate::framing::{Frames, Origin};
 use crate::input::{Input, of_machine};
 use crate::metrics::lag::Lag;
 use crate::mutex::lock;
+use crate::named::DROP_STATE;
 use crate::poller::Io;
-use crate::shared_log::{Appending, CurrentLog, SharedLog};
+use crate::shared_log::{Appending, CurrentLog, Log, SharedLog};
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{
     Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
@@ -314,16 +314,27 @@ pub struct AppendJournal {
     path: OwnPath,
     sync: Sync,
     /// The journal that the workers of the current run share.
-    journal: CurrentLog<Appending>,
+    journal: CurrentLog<OwnJournal>,
+    /// In a run with recovery, what it owns.
+    owned: Mutex<Option<Arc<Mutex<Owned>>>>,
 }
 
-/// Appends each frame as a record. With recovery no other process may write to the journal while the flow runs,
-/// and the journal is truncated to the last committed epoch when the flow resumes.
+/// A journal that a run with recovery owns.
+#[derive(Clone, Copy)]
+struct Owned {
+    owner: u64,
+    /// The number of the first record that is not committed.
+    committed: u64,
+}
+
+/// Appends each frame as a record. With recovery the journal is truncated to the last committed epoch when the flow
+/// resumes: no other process may append to it from the start of the flow until it has ended in order.
 pub fn append(path: impl AsRef<Path>) -> AppendJournal {
     AppendJournal {
         path: OwnPath::new(path),
         sync: Sync::Never,
         journal: CurrentLog::default(),
+        owned: Mutex::default(),
     }
 }
 
@@ -345,12 +356,25 @@ impl Sink<Frames> for AppendJournal {
         format!("journal {}", self.path.given().display())
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let owned = lock(&self.owned).clone();
+        let owner = owned.as_ref().map_or(0, |owned| lock(owned).owner);
+        let options = Options {
+            claims: owned.is_some(),
+            ..self.options()
+        };
         let (journal, writer) = self.journal.join(control, || {
-            Ok(Appending(
-                Journal::open(self.path.get(), self.options())?.writer()?,
-            ))
+            let writer = Journal::open(self.path.get(), options)?.writer()?;
+            if owned.is_some() {
+                writer.journal().reopen_claim()?;
+            }
+            let log = Appending(writer);
+            Ok(OwnJournal { log, owned })
         })?;
-        Ok(Box::new(JournalWriter { journal, writer }))
+        Ok(Box::new(JournalWriter {
+            journal,
+            writer,
+            owner,
+        }))
     }
     fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
         self.path.join(membership)
@@ -372,32 +396,123 @@ impl Transactional for AppendJournal {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let exclusive = Options {
             exclusive: true,
+            claims: true,
             ..self.options()
         };
         let journal = Journal::open(self.path.get(), exclusive)?;
-        if !tokens.is_empty() {
-            journal.cut(length_of(tokens)?)?;
+        let resumed = committed(tokens)?;
+        if let Some(resumed) = resumed {
+            self.cut(&journal, resumed)?;
         }
+        let owned = Owned {
+            owner: journal.begin_claim(resumed.map(|it| it.owner))?,
+            committed: journal.next()?,
+        };
+        *lock(&self.owned) = Some(Arc::new(Mutex::new(owned)));
         self.journal.begin_commits();
-        Ok(Some(token_of(journal.next()?)))
+        Ok(Some(token(owned.committed, owned.owner)))
+    }
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        if let (Some(committed), Some(owned)) = (committed(tokens)?, &*lock(&self.owned)) {
+            *lock(owned) = committed;
+        }
+        Ok(())
     }
     fn sync(&self) -> Result<(), Cause> {
         let Some(shared) = self.journal.get() else {
             return Ok(());
         };
         // Outside of the lock: workers can append during the sync.
-        let journal = lock(&shared).log().0.journal().clone();
+        let journal = lock(&shared).log().log.0.journal().clone();
         journal.sync()?;
         Ok(())
     }
     fn finish(&self) {
+        *lock(&self.owned) = None;
         self.journal.end_commits();
     }
 }
 
+impl AppendJournal {
+    /// Removes the records after the last commit, but none that others have appended after the end of the run before.
+    fn cut(&self, journal: &Journal, resumed: Owned) -> Result<(), Cause> {
+        let next = journal.next()?;
+        let (is_own, own_to) = match journal.ownership()? {
+            Some(last) if last.owner != resumed.owner => (false, resumed.committed),
+            Some(last) => (true, last.closed_at.unwrap_or(next)),
+            None => (true, next),
+        };
+        if next <= own_to {
+            return Ok(journal.cut(resumed.committed)?);
+        }
+        if is_own && own_to == resumed.committed {
+            return Ok(());
+        }
+        Err(format!(
+            "{}: records {own_to} to {} are not of this state, which ended before record {}; drop the state of the sink \
+             ({DROP_STATE}), and it appends after them",
+            self.path.get().display(),
+            next - 1,
+            resumed.committed
+        )
+        .into())
+    }
+}
+
+/// What the writers of a journal had prepared for an epoch: that of the one that was furthest.
+fn committed(tokens: &[Token]) -> Result<Option<Owned>, Cause> {
+    let owned = tokens.iter().map(|token| {
+        let (committed, owner) = token.split_first_chunk().ok_or("")?;
+        Ok(Owned {
+            owner: u64::from_le_bytes(owner.try_into()?),
+            committed: u64::from_le_bytes(*committed),
+        })
+    });
+    let owned: Result<Vec<_>, Cause> = owned.collect();
+    let owned = owned.map_err(|_| "the token of its last epoch is not one of a journal")?;
+    Ok(owned.into_iter().max_by_key(|owned| owned.committed))
+}
+
+fn token(committed: u64, owner: u64) -> Token {
+    [committed.to_le_bytes(), owner.to_le_bytes()].concat()
+}
+
+/// The journal that a run appends to.
+struct OwnJournal {
+    log: Appending,
+    owned: Option<Arc<Mutex<Owned>>>,
+}
+
+impl Log for OwnJournal {
+    type Batch = Frames;
+
+    fn append(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        self.log.append(batch)
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        self.log.flush()
+    }
+}
+
+impl Drop for OwnJournal {
+    /// Lets others append, if all is committed: the last writer and the last commit have ended.
+    fn drop(&mut self) {
+        if let Some(owned) = &self.owned {
+            let Owned { owner, committed } = *lock(owned);
+            let journal = self.log.0.journal();
+            if journal.next().is_ok_and(|next| next == committed) {
+                // If it fails the claim stays, and the next run ends it.
+                let _ended = journal.end_claim(owner, committed);
+            }
+        }
+    }
+}
+
 struct JournalWriter {
-    journal: Arc<Mutex<SharedLog<Appending>>>,
+    journal: Arc<Mutex<SharedLog<OwnJournal>>>,
     writer: usize,
+    /// The number of the owner, in a run with recovery.
+    owner: u64,
 }
 
 impl Writer<Frames> for JournalWriter {
@@ -409,10 +524,10 @@ impl Writer<Frames> for JournalWriter {
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
         let next = lock(&self.journal).prepare(self.writer, epoch)?;
-        Ok(next.map(token_of))
+        Ok(next.map(|next| token(next, self.owner)))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.journal).leave(self.writer)?;
-        Ok(end.map(token_of))
+        Ok(end.map(|end| token(end, self.owner)))
     }
 }

@@ -73,7 +73,7 @@ impl<S: Storage> Appender<S> {
         term::check(&core)?;
         let slot = Slot::take(Arc::clone(&core))?;
         // A sole writer looks for slots that are locked; it need not see that of others which look for one.
-        let permit = core.options.sole_writer.then_some(permit);
+        let permit = core.options.is_alone().then_some(permit);
         let tail = Tail::new(&core, core.segment(control.tail_segment())?)?;
         let background = Background::start(Arc::clone(&core), Arc::clone(&durable))?;
         let appender = Appender {

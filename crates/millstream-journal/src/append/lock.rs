@@ -192,10 +192,9 @@ pub(crate) fn permit<S: Storage>(core: &Core<S>) -> Result<S::Lock> {
         path: core.path(),
         why: why.to_owned(),
     };
-    if !core.options.sole_writer {
+    if !core.options.is_alone() {
         let permit = core.storage.lock(PERMIT, Hold::Shared).map_err(failed)?;
-        let why =
-            "another process is the only one that appends to it, as the follower of a copy is";
+        let why = "another process is the only one that appends to it: a flow with a state directory, or the follower of a copy";
         return permit.ok_or_else(|| locked(why));
     }
     let begun = core.options.host.monotonic();

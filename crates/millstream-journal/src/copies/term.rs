@@ -23,9 +23,10 @@
 
 use std::io;
 
+use super::claim;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::format::files::{COPY, TERM, is_term};
+use crate::format::files::{CLAIM, CLOSED, COPY, TERM, is_term};
 use crate::format::sealed;
 use crate::storage::Storage;
 
@@ -63,6 +64,9 @@ pub(crate) fn leadership<S: Storage>(storage: &S) -> Result<Leadership> {
     let mut leadership = Leadership::default();
     let mut newest = 0;
     for name in names(storage)? {
+        if [CLAIM, CLOSED].contains(&name.as_str()) {
+            continue;
+        }
         if name == COPY {
             let [_]: [u64; 1] = read(storage, &name, COPY_MAGIC)?;
             leadership.is_copy = true;
@@ -93,7 +97,10 @@ pub(crate) fn check<S: Storage>(core: &Core<S>) -> Result<()> {
     if leadership.is_copy {
         return Err(Error::IsCopy { path: core.path() });
     }
-    Ok(())
+    if core.options.claims {
+        return Ok(());
+    }
+    claim::check(core)
 }
 
 /// The error of an append in a superseded journal or a copy.
@@ -114,7 +121,7 @@ pub(super) fn names<S: Storage>(storage: &S) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn read<S: Storage, const WORDS: usize>(
+pub(super) fn read<S: Storage, const WORDS: usize>(
     storage: &S,
     name: &str,
     magic: u64,

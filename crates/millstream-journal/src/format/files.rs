@@ -26,6 +26,10 @@ pub(crate) const WRITERS: &str = "writers";
 pub(crate) const CURSORS: &str = "cursors";
 /// The file says that the journal is a copy.
 pub(crate) const COPY: &str = "is-copy";
+/// The file says that only its owner appends.
+pub(crate) const CLAIM: &str = "is-claimed";
+/// The file says up to which record the owner had committed when it ended.
+pub(crate) const CLOSED: &str = "is-closed";
 /// The start of the name of a term.
 pub(crate) const TERM: &str = "term-";
 /// The start of the name of the note that a newer term is known.
@@ -51,13 +55,14 @@ pub(crate) fn is_draft(name: &str) -> bool {
     name.starts_with(DRAFT)
 }
 
-/// Whether a file of this name holds a term, the note of a newer term, or the mark of a copy.
+/// Whether a file of this name says who may append: a term, the note of a newer term, the mark of a copy, a claim.
 pub(crate) fn is_term(name: &str) -> bool {
     let number = name
         .strip_prefix(TERM)
         .or_else(|| name.strip_prefix(SUPERSEDED));
     let digits = number.and_then(|number| number.get(..TERM_DIGITS));
-    name == COPY || digits.is_some_and(|digits| digits.bytes().all(|c| c.is_ascii_digit()))
+    [COPY, CLAIM, CLOSED].contains(&name)
+        || digits.is_some_and(|digits| digits.bytes().all(|c| c.is_ascii_digit()))
 }
 
 /// Whether a file of this name holds a record set.

@@ -6,12 +6,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use millstream_journal::storage::create_dir_durably;
+
 use super::index::{self, Index, named};
 use super::key_name::key_name;
+use super::written::hold;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
 use crate::cluster::Membership;
@@ -197,6 +200,8 @@ impl Sink<KeyedFrames> for WriteByKey {
 
 impl Transactional for WriteByKey {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        // Those of a run that was not started.
+        drop(lock(&self.resume).take());
         let files = match tokens {
             [] => Files::begin(&self.own_layout(), true)?,
             tokens => Files::resume(&self.own_layout(), length_of(tokens)?)?,
@@ -242,6 +247,7 @@ impl Transactional for WriteByKey {
     }
     fn finish(&self) {
         self.shared.end_commits();
+        drop(lock(&self.resume).take());
     }
 }
 
@@ -267,6 +273,8 @@ struct Files {
     /// True with recovery: the files are truncated to their committed lengths after a crash.
     is_exact: bool,
     index: Index,
+    /// The directory, locked for this run.
+    _held: File,
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
     /// The keys of this run.
@@ -281,11 +289,12 @@ struct Files {
 }
 
 impl Files {
-    fn new(layout: &Arc<Layout>, is_exact: bool, index: Index) -> Self {
+    fn new(layout: &Arc<Layout>, is_exact: bool, held: File, index: Index) -> Self {
         Files {
             layout: Arc::clone(layout),
             is_exact,
             index,
+            _held: held,
             entries: Vec::new(),
             by_name: HashMap::new(),
             by_key: HashMap::new(),
@@ -295,6 +304,13 @@ impl Files {
             outdated: Vec::new(),
             unsynced: Vec::new(),
         }
+    }
+
+    /// Locks the directory for this run.
+    fn hold(dir: &Path) -> Result<File, Cause> {
+        let held = File::open(dir).map_err(named(dir))?;
+        hold(&held, dir)?;
+        Ok(held)
     }
 
     /// Creates an empty directory.
@@ -307,14 +323,22 @@ impl Files {
             )
             .into());
         }
+        create_dir_durably(&layout.dir).map_err(named(&layout.dir))?;
+        let held = Self::hold(&layout.dir)?;
         index::clear(&layout.dir)?;
-        Ok(Self::new(layout, is_exact, Index::begin(&layout.dir)?))
+        Ok(Self::new(
+            layout,
+            is_exact,
+            held,
+            Index::begin(&layout.dir)?,
+        ))
     }
 
     /// Opens the directory as it was when its index ended at `position`.
     fn resume(layout: &Arc<Layout>, position: u64) -> Result<Self, Cause> {
+        let held = Self::hold(&layout.dir)?;
         let (index, listed, later) = Index::resume(&layout.dir, position)?;
-        let mut files = Self::new(layout, true, index);
+        let mut files = Self::new(layout, true, held, index);
         for name in later {
             index::remove(&layout.dir.join(name))?;
         }
@@ -455,17 +479,13 @@ impl Files {
 /// Opens a file for writing at its end; creates it if it is new.
 fn open(path: &Path, entry: &Entry) -> Result<File, Cause> {
     let mut options = OpenOptions::new();
-    options.write(true);
+    options.append(true);
     if !entry.is_made {
         // There was no file of this name: an existing one belongs to another program, or to a key that differs
         // only in case on a file system that ignores case.
         return options.create_new(true).open(path).map_err(named(path));
     }
-    let opened = options.open(path).and_then(|mut file| {
-        file.seek(SeekFrom::Start(entry.length))?;
-        Ok(file)
-    });
-    opened.map_err(named(path))
+    options.open(path).map_err(named(path))
 }
 
 /// Truncates a file to `length`.

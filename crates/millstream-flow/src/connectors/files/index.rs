@@ -15,7 +15,6 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
-use millstream_journal::storage::create_dir_durably;
 
 use crate::error::{Cause, context};
 use crate::named::DROP_STATE;
@@ -229,7 +228,6 @@ fn damaged(path: &Path, what: &str) -> Cause {
 /// # Errors
 /// The directory contains other files.
 pub(super) fn clear(dir: &Path) -> Result<(), Cause> {
-    create_dir_durably(dir).map_err(named(dir))?;
     let mut listed = Listed::new();
     let bases = bases(dir)?;
     for base in &bases {

@@ -3,16 +3,35 @@
 //! Invariant: at the end of an epoch a compressed file ends with the end of a member, so that it can be truncated
 //! there and new members follow.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, TryLockError};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::compression::{Compression, Compressor};
 use crate::error::{Cause, context};
+use crate::named::DROP_STATE;
 use crate::shared_log::Log;
 
 /// The number of bytes that are buffered before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// Locks a file or a directory for the run that writes to it.
+///
+/// # Errors
+/// Another run writes to it.
+pub(super) fn hold(file: &File, path: &Path) -> Result<(), Cause> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "{}: another run writes to it; stop that one, or give this one another path",
+            path.display()
+        )
+        .into()),
+        // There are file systems without locks.
+        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(error)) => Err(context(path.display(), error)),
+    }
+}
 
 /// A file that is open for writing.
 pub(super) struct Written {
@@ -22,6 +41,8 @@ pub(super) struct Written {
     compressor: Option<Compressor>,
     /// Compressed bytes.
     compressed: Vec<u8>,
+    /// Whether commits contain its length.
+    pub(super) is_exact: bool,
 }
 
 impl Written {
@@ -33,6 +54,7 @@ impl Written {
             path: path.to_owned(),
             compressor: Compressor::of(path, compression),
             compressed: Vec::new(),
+            is_exact: false,
         }
     }
 
@@ -71,6 +93,22 @@ impl Written {
         self.file.flush()
     }
 
+    /// Checks that the file of this name has what was written: another program may have cut, moved or removed it.
+    fn confirm(&self) -> Result<(), Cause> {
+        let about = std::fs::metadata(&self.path).map_err(|error| self.named(error))?;
+        if about.is_file() && about.len() != self.length {
+            return Err(format!(
+                "{}: it has {} bytes where {} were written: another program has cut, written or replaced it. \
+                 Put the file back, or drop the state of the sink ({DROP_STATE}) to start again",
+                self.path.display(),
+                about.len(),
+                self.length
+            )
+            .into());
+        }
+        Ok(())
+    }
+
     fn named(&self, error: std::io::Error) -> Cause {
         context(self.path.display(), error)
     }
@@ -96,6 +134,9 @@ impl Log for Written {
     fn prepare(&mut self) -> Result<u64, Cause> {
         let ended = self.end_member();
         ended.map_err(|error| self.named(error))?;
+        if self.is_exact {
+            self.confirm()?;
+        }
         Ok(self.length)
     }
 }

@@ -328,13 +328,12 @@ def test_another_file_of_the_name_is_sent_as_the_error_says(
     assert failed.output() == expected
 
 
-@pytest.mark.parametrize("ending", [".gz", ".zst"])
-def test_a_compressed_file_of_the_flow_is_read(ending: str, tmp_path: Path, expected: object) -> None:
+@pytest.mark.parametrize("sink", ['"bad.gz"', '"bad.zst"', '"bad", compression="gzip"'])
+def test_a_compressed_file_of_the_flow_is_read(sink: str, tmp_path: Path, expected: object) -> None:
     place = Place(tmp_path / "flow")
-    flow = place.folder / "flow.py"
-    flow.write_text(PROGRAM.replace("bad.jsonl", f"bad.jsonl{ending}"))
+    (place.folder / "flow.py").write_text(PROGRAM.replace('"bad.jsonl"', sink))
     assert place.run("run", "flow.py")[0] == 0
-    bad = place.folder / f"bad.jsonl{ending}"
+    (bad,) = place.folder.glob("bad*")
     letters = bad.read_bytes()
     bad.write_bytes(letters + letters[:40])
     code, said = place.run("redrive", bad.name, "flow.py", MENDED="half")

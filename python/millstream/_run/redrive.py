@@ -37,6 +37,8 @@ BATCH_VERBS = ("map_batch", "stateful_batch")
 BATCH = 8
 """Letters that are sent at once at most: no epoch ends within them, and steps may be slow."""
 TIME_VERBS = ("event_time", "event_clock", "processing_time")
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""How compressed files begin."""
 LOOK_SECONDS = 0.2
 """How often a source that has sent all is asked whether it has more, in seconds."""
 ENDING = ".redriven"
@@ -167,7 +169,7 @@ def is_same_file(one: str, other: str) -> bool:
 
 
 def contents(path: str) -> bytes:
-    """The contents of a file, decompressed if its name ends as that of a compressed one.
+    """The contents of a file, decompressed if it is compressed: a sink may have done so under any name.
 
     Raises:
         UsageError: it cannot be read.
@@ -177,7 +179,7 @@ def contents(path: str) -> bytes:
             content = file.read()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    compression = {".gz": "gzip", ".zst": "zstd"}.get(os.path.splitext(path)[1])
+    compression = next((name for magic, name in MAGIC.items() if content.startswith(magic)), None)
     if compression is None:
         return content
     try:

@@ -42,9 +42,10 @@ __all__ = [
     "http_reply", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
     "key_hash", "log_levels", "log_line", "log_modules", "measure_lock_waits",
     "name_options_of_command_line", "outbox_sink", "plain_text", "queue_read",
-    "queue_write", "run", "saved_states", "service_ask", "service_export", "service_has_input",
-    "service_history", "service_latency", "service_test", "service_variants", "shown_state",
-    "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge", "write_system_status",
+    "queue_write", "run", "saved_positions", "saved_states", "service_ask", "service_export",
+    "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
+    "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
+    "write_system_status",
 ]
 # fmt: on
 
@@ -355,6 +356,7 @@ def plain_text(text: str) -> str: ...
 def measure_lock_waits(measured: bool) -> tuple[float, int]: ...
 def name_options_of_command_line(named: bool) -> bool: ...
 def shown_state(how: int, written: bytes) -> str | None: ...
+def saved_positions(dir: str | PathLike[str], ending: str) -> list[tuple[str, str, Any]]: ...
 def saved_states(dir: str | PathLike[str]) -> list[tuple[str, Any, int, bytes]]: ...
 def tcp_listen(
     address: str,

@@ -36,6 +36,18 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "two flows": (lambda: stream().merge(stream()), "two different flows"),
     "no source": (lambda: ms.Flow("f").source("in", 3), "3 is no source"),  # type: ignore[arg-type]
     "no sink": (lambda: stream().sink("out", 3), "3 is no sink"),
+    "sink a name": (
+        lambda: stream().map(str, on_error=ms.dead_letter("bad.jsonl")),  # type: ignore[arg-type]
+        r"'bad.jsonl' is no sink: ms\.files\.write makes one of a path",
+    ),
+    "sink a path": (
+        lambda: stream().map(str, on_error=ms.dead_letter(Path("bad"))),  # type: ignore[arg-type]
+        r"'bad'\) is no sink: ms\.files\.write makes one of a path",
+    ),
+    "sink a class": (
+        lambda: stream().map(str, on_error=ms.dead_letter(ms.Sink)),  # type: ignore[arg-type]
+        "it is a class: call it",
+    ),
     "framing": (lambda: ms.tcp.listen("a:1", framing="u64"), "u64"),
     "workers": (lambda: ms.run(ms.Flow("f"), workers=0), "workers is a number from 1 to 256, not 0"),
     "empty": (lambda: ms.run(ms.Flow("f")), "has no source"),

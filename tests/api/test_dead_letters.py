@@ -52,6 +52,17 @@ def test_a_file_has_each_dead_letter_once(tmp_path: Path, workers: tuple[int, ..
     assert bad.read_text().splitlines() == BAD
 
 
+def test_a_file_of_json_lines_has_the_same_lines(tmp_path: Path) -> None:
+    written: list[str] = []
+    for name, write in (("text", ms.files.write), ("json", ms.files.write_json_lines)):
+        flow, _ = numbers(write(tmp_path / name))
+        ms.run(flow)
+        written.append((tmp_path / name).read_text())
+    assert written[0] == written[1]
+    letters = [json.loads(line) for line in written[0].splitlines()]
+    assert [(letter["step"], letter["item"]) for letter in letters] == [("parse", item) for item in BAD]
+
+
 def test_a_journal_has_each_dead_letter_once(tmp_path: Path) -> None:
     flow, _ = numbers(ms.journals.append(tmp_path / "bad", encode=item_of))
     assert crash_often(flow, tmp_path / "state") > 6

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +55,10 @@ doubled.values().map(str).sink("doubled", ms.files.write("doubled.txt"))
 doubled.count("each").items().map(str).sink("counts", ms.files.write("counts.txt"))
 
 other = ms.Flow("other")
-timed = other.source("in", ms.files.lines("in.txt")).event_time(float, on_error="skip")
+lines = other.source("in", ms.files.lines("in.txt")).map(str, name="strip", on_error=bad)
+timed = lines.event_time(float, name="time", on_error=bad)
 timed.map(parse, name="parse", on_error=bad).sink("out", ms.stdout())
+other.source("more", ms.files.lines("in.txt")).sink("more out", ms.stdout())
 """
 LINES = [f"#{n}" if n % 3 == 0 else str(n) for n in range(1, 151)]
 
@@ -139,68 +145,219 @@ def test_a_kill_at_any_moment_loses_nothing_and_repeats_nothing(failed: Place, e
     assert failed.output() == expected, seed
 
 
-def test_a_run_in_the_middle_is_refused(failed: Place, expected: object) -> None:
-    process = failed.start("redrive", "bad.jsonl", "flow.py", MENDED="yes", SLOW="0.05")
+CRASHES = """
+import sys
+from functools import partial
+
+from millstream._run import run
+from millstream.__main__ import main
+
+run.run_with = partial(run.run_with, crash=(sys.argv.pop(1), int(sys.argv.pop(1))))
+sys.exit(main())
+"""
+
+
+def test_a_crash_at_each_moment_of_a_commit_loses_nothing_and_repeats_nothing(
+    failed: Place, expected: object
+) -> None:
+    redrive = ("redrive", "bad.jsonl", "flow.py", "--state", "state", "--epoch", "20ms")
+    environment = {**os.environ, "MENDED": "yes", "SLOW": "0.01"}
+    crashes = 0
+    while True:
+        moment = ("before", "within", "after")[crashes % 3]
+        command = [sys.executable, "-c", CRASHES, moment, str(1 + crashes % 2), *redrive]
+        done = subprocess.run(
+            command, cwd=failed.folder, env=environment, capture_output=True, text=True, timeout=120
+        )
+        if done.returncode == 0:
+            break
+        assert "a test ended the flow" in done.stderr, done.stderr
+        crashes += 1
+    assert crashes > 4
+    assert failed.run("run", "flow.py", MENDED="yes")[0] == 0
+    assert failed.output() == expected
+
+
+def interrupt(place: Place, number: signal.Signals = signal.SIGKILL) -> tuple[int, str]:
+    """Ends a redrive when some letters are committed; returns its exit code and what it said."""
+    process = place.start("redrive", "bad.jsonl", "flow.py", MENDED="yes", SLOW="0.05")
     info = [sys.executable, "-m", "millstream", "state", "info", "state"]
     positions: set[str] = set()
     # The first one may be that before the first letter.
     while len(positions) < 2:
         assert process.poll() is None, process.communicate()
-        said = subprocess.check_output(info, cwd=failed.folder, text=True)
+        said = subprocess.check_output(info, cwd=place.folder, text=True)
         positions.update(line for line in said.splitlines() if "double.redriven" in line)
-    process.kill()
-    process.communicate()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def test_a_run_in_the_middle_keeps_what_is_left(failed: Place, expected: object) -> None:
+    interrupt(failed)
     code, said = failed.run("run", "flow.py", MENDED="yes")
-    assert code == 1 and "a redrive of dead letters was interrupted: run it again" in said, said
-    assert 'state of source "double.redriven", source "parse.redriven", which' in said, said
+    assert code == 0, said
     bad = failed.folder / "bad.jsonl"
     letters = bad.read_text()
     bad.write_text(letters.replace("#", "##"))
     code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
-    assert code == 1 and "is not the file whose redrive was interrupted" in said, said
+    assert code == 2 and "does not begin with the letters that were redriven" in said, said
+    assert '--drop-state "double.redriven" --drop-state "parse.redriven"' in said, said
     bad.write_text(letters)
     assert failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")[0] == 0
     assert failed.output() == expected
 
 
-DIES = """
-import os
-import sys
-
-from millstream._run import redrive_command as redrive
-from millstream.__main__ import main
-
-forget = redrive.forget
+def test_sigterm_ends_it_in_an_orderly_way(failed: Place, expected: object) -> None:
+    code, said = interrupt(failed, signal.SIGTERM)
+    assert code == 0 and "bad.jsonl: stopped; run it again for the rest of the letters" in said, said
+    assert failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")[0] == 0
+    assert failed.output() == expected
 
 
-def dies_before(*_):
-    os._exit(9)
+def scale(place: Place, processes: int) -> None:
+    command = [sys.executable, "-m", "millstream", "scale", "state", "--processes", str(processes)]
+    # What a process that was killed has written is removed by its next start.
+    subprocess.run([*command, "--leave-output"], cwd=place.folder, check=True, capture_output=True)
 
 
-def dies_after(steps, options):
-    forget(steps, options)
-    os._exit(9)
+def test_a_state_that_is_divided_in_between_keeps_the_positions(failed: Place, expected: object) -> None:
+    interrupt(failed)
+    assert failed.run("run", "flow.py", MENDED="yes")[0] == 0
+    scale(failed, 2)
+    code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
+    assert code == 1 and "millstream scale state --processes 1" in said, said
+    code, said = failed.run("run", "flow.py", "--processes", "2", MENDED="yes")
+    assert code == 0, said
+    scale(failed, 1)
+    assert failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")[0] == 0
+    assert failed.output() == expected
 
 
-redrive.forget = {"before": dies_before, "after": dies_after}[sys.argv.pop(1)]
-sys.exit(main())
-"""
+def begin_anew(place: Place) -> None:
+    """The flow begins anew, with its fault."""
+    assert place.run("run", "flow.py", "--fresh")[0] == 0
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_death_when_all_is_sent_leaves_a_state_that_runs(
-    moment: str, failed: Place, expected: object
+def remove(place: Place) -> None:
+    """The flow gets another state directory."""
+    shutil.rmtree(place.folder / "state")
+    assert place.run("run", "flow.py")[0] == 0
+
+
+def restore_begun(place: Place) -> None:
+    """The state is that from before the redrive. The flow rolls its output back to it."""
+    shutil.rmtree(place.folder / "state")
+    shutil.copytree(place.folder / "begun", place.folder / "state")
+
+
+def restore_middle(place: Place) -> None:
+    """The state is that from the middle of the redrive."""
+    shutil.rmtree(place.folder / "state")
+    shutil.copytree(place.folder / "middle", place.folder / "state")
+
+
+@pytest.mark.parametrize("change", [begin_anew, remove, restore_begun, restore_middle])
+def test_each_state_gets_the_letters_that_it_has_not(
+    change: Callable[[Place], None], failed: Place, expected: object
 ) -> None:
-    command = [
-        *(sys.executable, "-c", DIES, moment, "redrive", "bad.jsonl", "flow.py", "--state", "state"),
-        *("--epoch", "20ms"),
-    ]
-    died = subprocess.run(command, cwd=failed.folder, env={**os.environ, "MENDED": "yes"}, timeout=120)
-    assert died.returncode == 9
+    folder = failed.folder
+    shutil.copytree(folder / "state", folder / "begun")
+    interrupt(failed)
+    shutil.copytree(folder / "state", folder / "middle")
+    assert failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")[0] == 0
+    assert failed.output() == expected
+    change(failed)
+    code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
+    assert code == 0 and "bad.jsonl: " in said and " redriven (parse " in said, said
+    assert failed.output() == expected
     code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
     assert code == 0 and "all letters have been redriven" in said, said
-    code, said = failed.run("run", "flow.py", MENDED="yes")
-    assert code == 0, said
+
+
+def test_letters_that_no_commit_has_are_not_sent(tmp_path: Path) -> None:
+    """A flow that is killed leaves such letters in its file, and processes their items again."""
+    model, killed = (Place(tmp_path / name) for name in ("model", "killed"))
+    assert killed.run("run", "flow.py")[0] == 0
+    bad = killed.folder / "bad.jsonl"
+    committed = bad.read_text()
+    bad.write_text(committed + committed.splitlines(keepends=True)[0].replace("#3", "#153"))
+    for place in (model, killed):
+        with (place.folder / "in.txt").open("a") as file:
+            file.write("#153\n")
+    code, said = killed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
+    assert code == 0 and "double 20); without 1 that no commit had" in said, said
+    for place in (model, killed):
+        assert place.run("run", "flow.py", MENDED="yes")[0] == 0
+    assert killed.output() == model.output()
+
+
+def test_a_file_that_has_grown_is_continued_under_each_of_its_names(failed: Place, expected: object) -> None:
+    folder = failed.folder
+    letters = (folder / "bad.jsonl").read_text().splitlines(keepends=True)
+    (folder / "some").write_text("".join(letters[:30]))
+    code, said = failed.run("redrive", "some", "flow.py", MENDED="yes")
+    assert code == 0 and "some: 30 redriven" in said, said
+    (folder / "some").write_text("".join(letters))
+    code, said = failed.run("redrive", str(folder / "some"), "flow.py", MENDED="yes")
+    assert code == 0 and "some: 40 redriven" in said, said
+    assert failed.output() == expected
+
+
+@pytest.mark.parametrize("way", ["copy", "drop"])
+def test_another_file_of_the_name_is_sent_as_the_error_says(
+    way: str, failed: Place, expected: object
+) -> None:
+    folder = failed.folder
+    letters = (folder / "bad.jsonl").read_text().splitlines(keepends=True)
+    (folder / "part").write_text("".join(letters[:30]))
+    assert failed.run("redrive", "part", "flow.py", MENDED="yes")[0] == 0
+    (folder / "part").write_text("".join(letters[30:]))
+    code, said = failed.run("redrive", "part", "flow.py", MENDED="yes")
+    assert code == 2 and "redrive a copy under another name, or run the flow with --drop-state" in said, said
+    name = "part"
+    if way == "copy":
+        name = "copy"
+        shutil.copy(folder / "part", folder / name)
+    else:
+        dropped = re.findall('--drop-state "([^"]*)"', said)
+        options = [word for source in dropped for word in ("--drop-state", source)]
+        assert dropped and failed.run("run", "flow.py", *options, MENDED="yes")[0] == 0
+    code, said = failed.run("redrive", name, "flow.py", MENDED="yes")
+    assert code == 0 and f"{name}: 40 redriven" in said, said
+    assert failed.output() == expected
+
+
+@pytest.mark.parametrize("sink", ['"bad.gz"', '"bad.zst"', '"bad", compression="gzip"'])
+def test_a_compressed_file_of_the_flow_is_read(sink: str, tmp_path: Path, expected: object) -> None:
+    place = Place(tmp_path / "flow")
+    (place.folder / "flow.py").write_text(PROGRAM.replace('"bad.jsonl"', sink))
+    assert place.run("run", "flow.py")[0] == 0
+    (bad,) = place.folder.glob("bad*")
+    letters = bad.read_bytes()
+    bad.write_bytes(letters + letters[:40])
+    code, said = place.run("redrive", bad.name, "flow.py", MENDED="half")
+    assert code == 2 and "run that flow before: its start removes" in said, said
+    assert place.run("run", "flow.py", MENDED="half")[0] == 0
+    code, said = place.run("redrive", bad.name, "flow.py", MENDED="half")
+    assert code == 0 and "70 redriven" in said, said
+    code, said = place.run("redrive", bad.name, "flow.py", MENDED="yes")
+    assert code == 0 and "5 redriven (parse 5)" in said, said
+    assert place.output() == expected
+
+
+def test_a_flow_that_runs_is_stopped_first(failed: Place, expected: object) -> None:
+    redrive = failed.start("redrive", "bad.jsonl", "flow.py", MENDED="yes", SLOW="0.5")
+    log = failed.folder / "doubled.txt"
+    before = log.stat().st_size
+    while log.stat().st_size == before:
+        assert redrive.poll() is None, redrive.communicate()
+        time.sleep(0.05)
+    code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
+    assert code == 1 and "a run has it open: stop the flow first, by Ctrl-C or SIGTERM" in said, said
+    redrive.terminate()
+    redrive.communicate(timeout=60)
+    assert failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")[0] == 0
     assert failed.output() == expected
 
 
@@ -211,9 +368,6 @@ def test_letters_that_fail_again_are_redriven_next(failed: Place, expected: obje
     code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
     assert code == 0 and "bad.jsonl: 5 redriven (parse 5)" in said, said
     assert failed.output() == expected
-    bad.write_text(bad.read_text().replace("#", "##"))
-    code, said = failed.run("redrive", "bad.jsonl", "flow.py", MENDED="yes")
-    assert code == 2 and "remove bad.jsonl.redriven" in said, said
 
 
 def test_an_item_may_be_mended_in_the_file(failed: Place, expected: object) -> None:
@@ -296,6 +450,12 @@ WRONG = [
     ("x", [], "bad, line 1: it is no dead letter"),
     ('{"step": "parse", "key": null, "item_repr": "<a lock>"}', [], "line 1: its item could not be written"),
     ('{"step": "parse", "key": null, "item": "1"}', ["flow.py:other"], "comes after event_time"),
+    (
+        '{"step": "strip", "key": null, "item": "1"}',
+        ["flow.py:other"],
+        'step "strip" comes before event_time',
+    ),
+    ('{"step": "time", "key": null, "item": "1"}', ["flow.py:other"], 'step "time" comes before event_time'),
 ]
 
 

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use millstream_flow::FlowError;
 use millstream_flow::checkpoint::{Rescaled, rescale};
-use millstream_journal::{Error, chain};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -49,19 +48,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let done = rescale(&args.dir, processes, workers, args.leave_output);
     let done = done.map_err(|error| match &error {
         FlowError::Usage(message) => Failure::usage(message),
-        FlowError::State { cause, .. } if is_in_use(&**cause) => Failure::failed(format!(
-            "{}; stop the flow first, by Ctrl-C or SIGTERM",
-            chain(&error)
-        )),
         _ => Failure::failed(error),
     })?;
     let report = Report::of(&done);
     report::print(&report, &report.to_string(), args.json)
-}
-
-/// Whether a process has the state open.
-fn is_in_use(cause: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(cause.downcast_ref(), Some(Error::Locked { .. }))
 }
 
 /// What was moved.

@@ -34,9 +34,6 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-/// How the sources end that `millstream redrive` adds to a flow: the step's name is before it.
-pub(crate) const REDRIVEN: &str = ".redriven";
-
 impl Failure {
     /// Creates a failure of `step` that concerns no single item.
     pub fn new(step: impl Into<String>, cause: impl Into<Cause>) -> Self {
@@ -253,13 +250,6 @@ fn named(missing: &[(&str, String)]) -> String {
 
 fn remedy_of(missing: &[(&str, String)]) -> String {
     let drop = DROP_STATE.with_each(missing.iter().map(|(_, name)| &**name));
-    let is_redrive = |(kind, name): &(&str, String)| *kind == "source" && name.ends_with(REDRIVEN);
-    if missing.iter().all(is_redrive) {
-        return format!(
-            "a redrive of dead letters was interrupted: run it again, or give it up with {drop}: a later redrive of the same \
-             letters repeats those that it has sent"
-        );
-    }
     let (names, its) = if missing.len() == 1 {
         ("name", "its")
     } else {

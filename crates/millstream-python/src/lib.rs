@@ -122,7 +122,7 @@ mod _millstream {
     use crate::source::{
         ByteSource, CsvSource, DurableSource, Script, SourceIo, csv_directory, csv_read,
         directory_read, file_read, http_listen, http_received, journal_read, queue_read,
-        tcp_connect, tcp_listen,
+        saved_positions, tcp_connect, tcp_listen,
     };
     #[pymodule_export]
     use crate::stopper::Stopper;

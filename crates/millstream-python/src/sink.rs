@@ -24,7 +24,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::sink::{Forwarding, Output, Scope, Sink, Token, Transactional, Writer};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString, PyType};
 
 pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
@@ -69,19 +69,33 @@ impl AnySink {
         if let Some(outbox) = sink.getattr_opt(intern!(sink.py(), "_outbox"))? {
             return Self::read(&outbox);
         }
-        if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
+        let remedy = Self::remedy(sink)?;
+        if remedy.is_none() && sink.getattr("open").is_ok_and(|open| open.is_callable()) {
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
         }
-        let remedy = match (sink.hasattr("write")?, sink.is_callable()) {
-            (true, _) => "decorate its class with ms.sink",
-            (false, true) => {
-                "ms.stdout() prints each item, @ms.sink makes a sink of a function that delivers, and map calls a \
-                 function for each item"
-            }
-            (false, false) => "it has no method open",
-        };
+        let remedy = remedy.unwrap_or("it has no method open");
         let message = format!("{} is no sink: {remedy}", show(sink));
         Err(usage(sink.py(), &message))
+    }
+
+    /// What to do with what is often taken for a sink: a path and a class have a method `open` too.
+    fn remedy(sink: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+        let path = sink.py().import("pathlib")?.getattr("PurePath")?;
+        let remedy = if sink.is_instance_of::<PyString>() || sink.is_instance(&path)? {
+            "ms.files.write makes one of a path"
+        } else if sink.is_instance_of::<PyType>() {
+            "it is a class: call it"
+        } else if sink.hasattr("open")? {
+            return Ok(None);
+        } else if sink.hasattr("write")? {
+            "decorate its class with ms.sink"
+        } else if sink.is_callable() {
+            "ms.stdout() prints each item, @ms.sink makes a sink of a function that delivers, and map calls a \
+             function for each item"
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(remedy))
     }
 
     /// The identity of this sink: several steps may write to it.

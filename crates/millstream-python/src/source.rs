@@ -33,6 +33,7 @@ pub(crate) use http::{http_listen, http_received};
 pub(crate) use io::SourceIo;
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::kafka_read;
+pub(crate) use object::saved_positions;
 pub(crate) use reading::{Reading, batch_size, compression, framing};
 pub(crate) use script::Script;
 

@@ -112,7 +112,7 @@ class DeadLetter:
     """An item on which a step failed, as a dead-letter sink receives it.
 
     Its text, which sinks of files, journals and queues write, is a line of JSON: step, key, item and error,
-    for people and for ``millstream redrive``.
+    for people and for ``millstream redrive``. Sinks of JSON write the same.
 
     Args:
         step: the name of the step.
@@ -152,9 +152,15 @@ class DeadLetter:
         return f"DeadLetter({where}, error={self.error_text()})"
 
     def __str__(self) -> str:
-        from .._values.letters import written
+        from .._values.json import dump
 
-        return written(self.step, self.key, self.item, self.error_text(), self.position, show)
+        return dump(self)
+
+    def _json_fields(self) -> dict[str, Any]:
+        """What is written of it as JSON."""
+        from .._values.letters import fields_of
+
+        return fields_of(self.step, self.key, self.item, self.error_text(), self.position, show)
 
     def error_text(self) -> str:
         """Returns the type and text of the exception.

@@ -1,28 +1,24 @@
 """``millstream redrive FILE FLOW.py --state DIR``: dead letters go through the flow again.
 
-The flow runs as with ``millstream run`` meanwhile, and is stopped when the last letter is committed. Then the
-positions in FILE are removed from the state, so that the flow continues without them. A run that is killed is
-repeated: until it is done the state is refused by ``millstream run``, which would lose the rest.
+The flow runs as with ``millstream run`` meanwhile, and is stopped when the last letter is committed. The
+state has the positions in FILE: a redrive that was killed, or whose file has grown, sends what is left.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 
 from .. import _millstream
 from .._connectors.io import ReaderEnded
-from .._errors.command import BY_SIGPIPE, UsageError, failed, report_error, write_errors_as
+from .._errors.command import BY_SIGPIPE, UsageError, announce, failed, report_error, write_errors_as
 from .arguments import CommandOptions, add_flow, parse
 from .flow_file import load
 from .page import page_of
 from .parser import Parser
-from .redrive import Letters, adding, source_of
+from .redrive import Letters, adding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .._streams.flow import Flow
 
 
@@ -60,7 +56,7 @@ def redrive(arguments: list[str]) -> int:
     write_errors_as(options.log_format)
     try:
         check_state(options.state)
-        return redriven(Letters(options.letters), options)
+        return redriven(Letters(options.letters, options.state), options)
     except UsageError as error:
         return report_error(str(error), 2, "redrive")
     except ReaderEnded:
@@ -71,50 +67,48 @@ def redrive(arguments: list[str]) -> int:
 
 def check_state(state: str | os.PathLike[str]) -> None:
     """Raises if there is nothing in the directory of the state: a flow would begin anew."""
-    if not os.path.isfile(state) and not (os.path.isdir(state) and os.listdir(state)):
+    if not (os.path.isdir(state) and os.listdir(state)):
         raise UsageError(
             f"{state}: there is no state of a flow; --state names the directory with which it ran"
         )
 
 
 def redriven(letters: Letters, options: CommandOptions) -> int:
-    """Sends the letters, and removes their positions from the state."""
+    """Sends the letters."""
     from .logs import configure
 
-    if letters.unforgotten:
-        forget(letters.unforgotten, options)
-        letters.note_done(letters.done, forgotten=True)
     if not letters.lines:
-        print(f"{letters.path}: all letters have been redriven", file=sys.stderr)
+        announce(f"{letters.path}: all letters have been redriven")
         return 0
     with adding(letters) as added:
         flow = load(options.file, options.arguments)
-    check(letters, flow, added, options.file)
+    check(letters, flow.name, added, options.file)
     letters.decode()
     configure(options.log_level, options.log_format)
     letters.stopper = _millstream.Stopper()
     run_until_stopped(flow, options, letters.stopper)
     if not letters.is_committed():
-        return report_error("interrupted: run it again for the rest of the letters", 1, "redrive")
-    letters.note_done(letters.end, forgotten=False)
-    forget(letters.lines, options)
-    letters.note_done(letters.end, forgotten=True)
-    steps = ", ".join(f"{step} {len(lines)}" for step, lines in letters.lines.items())
-    print(f"{letters.path}: {letters.count} redriven ({steps})", file=sys.stderr)
+        announce(f"{letters.path}: stopped; run it again for the rest of the letters")
+        return 0
+    counts = {step: len(items) for step, items in letters.items.items()}
+    steps = ", ".join(f"{step} {count}" for step, count in counts.items())
+    removed = sum(map(len, letters.lines.values())) - sum(counts.values())
+    left_out = f"; without {removed} that no commit had: the flow processes their items again"
+    announce(f"{letters.path}: {sum(counts.values())} redriven ({steps}){left_out if removed else ''}")
     return 0
 
 
-def check(letters: Letters, flow: Flow, added: dict[tuple[str, str], bool], file: str) -> None:
+def check(letters: Letters, flow: str, added: dict[tuple[str, str], bool], file: str) -> None:
     """Raises for letters of steps that the flow does not have, or that cannot get them."""
     for step in letters.lines:
-        if not added.get((flow.name, step), True):
+        if not added.get((flow, step), True):
             raise UsageError(
                 f'{file}: step "{step}" comes after event_time, and dead letters have no times: they cannot '
                 "be redriven"
             )
-        if (flow.name, step) not in added:
+        if (flow, step) not in added:
             raise UsageError(
-                f'{file}: flow "{flow.name}" has no step of the name "{step}", of which {letters.path} has '
+                f'{file}: flow "{flow}" has no step of the name "{step}", of which {letters.path} has '
                 "letters; a step without name= has none, and letters of a source are what its decoder refused"
             )
 
@@ -129,12 +123,3 @@ def run_until_stopped(flow: Flow, options: CommandOptions, stopper: _millstream.
     finally:
         if observer is not None:
             observer.stop()
-
-
-def forget(steps: Iterable[str], options: CommandOptions) -> None:
-    """Removes the positions of the letters of these steps from the state, by a start of the flow as it is,
-    which ends at once."""
-    stopper = _millstream.Stopper(lambda: stopper.stop())
-    flow = load(options.file, options.arguments)
-    names = [source_of(step) for step in steps]
-    run_until_stopped(flow, options.but(http=None, http_token=None, drop_state=names), stopper)

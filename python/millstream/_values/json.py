@@ -88,7 +88,15 @@ def is_deep(value: Any) -> bool:
     return True
 
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def _fields(value: Any) -> Any:
+    """What is written for a value that is not of JSON: the fields of a dead letter."""
+    fields = getattr(type(value), "_json_fields", None)
+    if fields is None:
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return fields(value)
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_fields)
 """Made once: ``json.dumps`` makes one for each value."""
 
 

@@ -3,13 +3,12 @@
 A line has ``step``, ``key``, ``item``, ``error`` and, of a source, ``position``. A key or an item that JSON
 would change is there twice: as ``item_repr`` for people, and as ``item_pickle`` in base64.
 
->>> line = written("age", None, "x", "ValueError: no number", None, repr)
->>> print(line)
-{"step":"age","key":null,"item":"x","error":"ValueError: no number"}
->>> letter = read(line.encode())
->>> letter["step"], *values_of(letter)
-('age', None, 'x')
->>> values_of(read(written("age", (1, 2), b"x", "ValueError: no number", None, repr).encode()))
+>>> fields = fields_of("age", None, "x", "ValueError: no number", None, repr)
+>>> fields
+{'step': 'age', 'key': None, 'item': 'x', 'error': 'ValueError: no number'}
+>>> values_of(fields)
+(None, 'x')
+>>> values_of(fields_of("age", (1, 2), b"x", "ValueError: no number", None, repr))
 ((1, 2), b'x')
 """
 
@@ -19,7 +18,7 @@ import base64
 import io
 import math
 
-from .json import dump, load
+from .json import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def written(
+def fields_of(
     step: str, key: Any, item: Any, error: str, position: str | None, show: Callable[[object], str]
-) -> str:
-    """The line of a letter, without its end; ``show`` makes the text of a value."""
+) -> dict[str, Any]:
+    """The fields of a letter; ``show`` makes the text of a value."""
     line: dict[str, Any] = {"step": step}
     line |= value_written("key", key, show) | value_written("item", item, show)
     line["error"] = text_of(error)
     if position is not None:
         line["position"] = position
-    return dump(line)
+    return line
 
 
 def value_written(name: str, value: Any, show: Callable[[object], str]) -> dict[str, Any]:

@@ -9,14 +9,14 @@
 use std::path::{Path, PathBuf};
 
 use millstream_journal::storage::create_dir_durably;
-use millstream_journal::{Journal, Options};
+use millstream_journal::{Error, Journal, Options};
 
 use super::division::{has_stopped, undelivered};
 use super::fragments;
 use super::record::Commit;
 use super::store::{SEGMENT_BYTES, Scan, Store, failed, path, scan};
 use crate::cluster::StateOffer;
-use crate::error::{Cause, FlowError};
+use crate::error::{Cause, FlowError, context};
 
 /// A state directory that is open, and of which nothing is truncated yet.
 pub(crate) struct Opened {
@@ -24,6 +24,17 @@ pub(crate) struct Opened {
     journal: Journal,
     scan: Scan,
     sync: bool,
+}
+
+/// Says what to do about a state that another run has open.
+fn in_use(error: Error) -> Cause {
+    match error {
+        Error::Locked { .. } => context(
+            "a run has it open: stop the flow first, by Ctrl-C or SIGTERM",
+            error,
+        ),
+        error => error.into(),
+    }
 }
 
 impl Opened {
@@ -36,7 +47,7 @@ impl Opened {
                 record_bytes_max: fragments::STORED_BYTES_MAX,
                 ..Options::default().with_segment_bytes(SEGMENT_BYTES)
             };
-            let journal = Journal::open(path(dir), options)?;
+            let journal = Journal::open(path(dir), options).map_err(in_use)?;
             check_no_copy(dir, &journal)?;
             let scan = scan(&journal)?;
             Ok(Opened {

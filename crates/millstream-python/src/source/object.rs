@@ -1,16 +1,18 @@
 //! A source written in Python: an object with `partitions()` and `open(partition, position, io)`, which
 //! returns an object with `next_batch()`, `next_awake()` and `position()`.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millstream_flow::Failure;
+use millstream_flow::checkpoint::{Saved, processes_in};
 use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
     Events, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList};
@@ -18,7 +20,7 @@ use pyo3::types::{PyInt, PyList};
 use super::io::{SourceIo, Wakeups};
 use super::reading;
 use crate::batch::PyBatch;
-use crate::error::cause;
+use crate::error::{cause, to_python};
 use crate::gil::locked;
 use crate::saving::{objects, save_object};
 use crate::show::{show, type_name};
@@ -289,6 +291,28 @@ pub(super) fn load(position: &Position) -> Result<Py<PyAny>, Cause> {
     }
     let (_, mut bytes) = position.require_bytes(VERSION)?;
     (objects().load)(&mut bytes)
+}
+
+/// The positions that a state directory has of the sources whose names end so: source, partition, position. None in
+/// the state of several processes.
+#[pyfunction]
+pub(crate) fn saved_positions(
+    py: Python<'_>,
+    dir: PathBuf,
+    ending: &str,
+) -> PyResult<Vec<(String, String, Py<PyAny>)>> {
+    if !processes_in(&dir)?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let saved = Saved::open(&dir).map_err(|error| to_python(py, error))?;
+    let marks = saved.commit().map_or(&[][..], |commit| &commit.sources);
+    let marks = marks.iter().filter(|mark| mark.source.ends_with(ending));
+    let loaded = marks.map(|mark| {
+        let position = load(&mark.position);
+        let position = position.map_err(|cause| PyValueError::new_err(cause.to_string()))?;
+        Ok((mark.source.clone(), mark.partition.clone(), position))
+    });
+    loaded.collect()
 }
 
 /// Calls a method without arguments, if the object has it. There is no caller that could raise its exception: Python

@@ -338,12 +338,14 @@ impl<B: Batch> Pipe<B> {
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn detailed(self, detail: &str) -> Self {
         let mut graph = lock(&self.graph);
-        let node = &mut graph.nodes[self.node];
-        match (&*node.detail, detail) {
-            (_, "") => {}
-            ("", detail) => detail.clone_into(&mut node.detail),
-            (known, detail) => node.detail = format!("{detail}, {known}"),
-        }
+        let clock = if graph.nodes[self.node].reads.times {
+            reads::clock(&graph.nodes, self.node)
+        } else {
+            String::new()
+        };
+        let parts = [detail, &clock];
+        let known: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        graph.nodes[self.node].detail = known.join(", ");
         drop(graph);
         self
     }
@@ -353,10 +355,11 @@ impl<B: Batch> Pipe<B> {
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn timed(self) -> Self {
         let mut graph = lock(&self.graph);
-        graph.nodes[self.node].reads.times = true;
-        let clock = reads::clock(&graph.nodes, self.node);
+        let node = &mut graph.nodes[self.node];
+        node.reads.times = true;
+        let detail = std::mem::take(&mut node.detail);
         drop(graph);
-        self.detailed(&clock)
+        self.detailed(&detail)
     }
 
     /// The step that makes this stream reads the field of this name: of a step with state its value, of others a key or

@@ -42,6 +42,7 @@ mod division;
 mod first_positions;
 mod fits;
 mod fragments;
+mod kinds;
 pub(crate) mod local;
 mod moved_sources;
 mod opened;

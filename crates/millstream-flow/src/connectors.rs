@@ -8,6 +8,7 @@ pub mod csv;
 pub mod directory;
 mod ext;
 pub mod files;
+mod first_bytes;
 mod format;
 pub mod generator;
 pub mod journals;

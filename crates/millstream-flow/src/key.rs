@@ -354,7 +354,7 @@ impl std::fmt::Display for AnyKey {
                 for (place, member) in members.iter().enumerate() {
                     write!(f, "{}{member}", if place > 0 { ", " } else { "" })?;
                 }
-                write!(f, ")")
+                write!(f, "{}", if members.len() == 1 { ",)" } else { ")" })
             }
         }
     }

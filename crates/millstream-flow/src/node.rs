@@ -1,10 +1,13 @@
 //! The nodes of a flow, which are sources, steps and sinks, and the edges between operators.
 
 pub(crate) mod meeting;
+pub(crate) mod reads;
 
 use crate::batch::Batch;
 use crate::error::{Cause, FlowError};
 use crate::saved::codec::Codecs;
+
+pub(crate) use reads::Reads;
 
 /// The number of a node in its flow.
 pub(crate) type NodeId = usize;
@@ -24,16 +27,8 @@ pub struct Node {
     pub inputs: Vec<NodeId>,
     /// True if items may move to another worker before this node.
     pub exchanged: bool,
-}
-
-impl Node {
-    /// What the saved state of a step depends on: its kind, and such details as the length of windows.
-    pub(crate) fn state_kind(&self) -> String {
-        match &*self.detail {
-            "" => self.kind.to_owned(),
-            detail => format!("{} ({detail})", self.kind),
-        }
-    }
+    /// What it reads, as far as it is known.
+    pub(crate) reads: Reads,
 }
 
 /// A connection between two operators in the description.

@@ -101,6 +101,7 @@ impl Pipe {
             };
             PyKeyed::make(logic, traits, &on_error, making)
         });
+        let step = step.timed();
         match rank {
             Some(_) => step.by_time(),
             None => step.in_order(),
@@ -331,8 +332,8 @@ impl Pipe {
             (true, true) => Turns::ByTime(|_| 0),
         };
         let step = self.by_logic((static_name(kind), name), logic, turns, traits, on_error);
-        // Another verb with ttl keeps its state in another form than without.
-        let step = if kind != "stateful" && ttl.is_some() {
+        // Without both, another verb keeps its state in another form.
+        let step = if kind != "stateful" && ttl.is_some() && !timed {
             step.detailed("ttl")
         } else {
             step
@@ -341,17 +342,17 @@ impl Pipe {
     }
 
     /// Joins merged streams whose values are pairs of the number of the stream and the value: `made` is how many streams
-    /// there are, and makes the object that has the values of a key. With times values are processed in the order of
+    /// there are, whether all values count, and makes the object that has the values of a key. With times values are processed in the order of
     /// their times, and then of these numbers. Returns results and late values.
     fn join_all(
         &self,
         py: Python<'_>,
         name: &str,
-        made: (usize, Py<PyAny>),
+        made: (usize, bool, Py<PyAny>),
         timed: bool,
         ttl: Option<i64>,
     ) -> PyResult<(Pipe, Pipe)> {
-        let (streams, make) = made;
+        let (streams, product, make) = made;
         let traits = Traits::keyed(!timed, timed, None);
         let number: fn(&Py<PyAny>) -> i64 = |pair| {
             let number = locked(|py| pair.bind(py).get_item(0)?.extract::<i64>());
@@ -365,7 +366,22 @@ impl Pipe {
         };
         let fails = OnErrorOption::Fail;
         let step = self.by_logic(("join_all", name), logic, turns, traits, fails);
-        both(py, &step.detailed(&format!("{streams} streams")))
+        let insert = if product { ", product" } else { "" };
+        both(py, &step.detailed(&format!("{streams} streams{insert}")))
+    }
+
+    /// Notes the field that the step of this stream reads, if `f` is the name of one.
+    fn reads(&self, f: &Bound<'_, PyAny>) {
+        if let Ok(field) = f.extract::<String>() {
+            self.pipe.reads(&field);
+        }
+    }
+
+    /// Notes the streams that the step of this stream joins, each of them in parts.
+    fn joins(&self, sides: Vec<Vec<Bound<'_, Pipe>>>) {
+        let nodes =
+            |side: Vec<Bound<'_, Pipe>>| side.iter().map(|part| part.get().pipe.node()).collect();
+        self.pipe.joins(sides.into_iter().map(nodes).collect());
     }
 
     /// Calls `show` with the epoch, the worker, the keys and the values of each batch.
@@ -401,6 +417,7 @@ impl Pipe {
             let logic = PyLogic::make(&make, None, timed, ttl, making)?;
             PyKeyed::make(logic.by_batch(), traits, &on_error, making)
         });
+        let step = if timed { step.timed() } else { step };
         checked(py, handling.of(step.in_order()).halves().0)
     }
 
@@ -421,13 +438,20 @@ impl Pipe {
         let logic = move || Limiting::<Py<PyAny>, _, PyErr>::new(limit, ttl, timed);
         let kind = static_name(kind);
         let step = if timed {
-            self.pipe.step(kind, name, move |making| {
+            let step = self.pipe.step(kind, name, move |making| {
                 PyKeyed::make(InTurn::after_timers(logic(), copy), traits, &fails, making)
-            })
+            });
+            step.timed()
         } else {
-            self.pipe.step(kind, name, move |making| {
+            let step = self.pipe.step(kind, name, move |making| {
                 PyKeyed::make(logic(), traits, &fails, making)
-            })
+            });
+            // Without both, Python keeps the state in another form.
+            if every.is_none() {
+                step.detailed("ttl")
+            } else {
+                step
+            }
         };
         checked(py, step.in_order().halves().0)
     }
@@ -451,7 +475,10 @@ impl Pipe {
         let py = on_error.py();
         let on_error = OnErrorOption::read(on_error)?;
         let window = window(&described)?;
-        let detail = window.describe(windower.is_some(), &kind);
+        let class = windower.as_ref();
+        let class =
+            class.map(|windower| Ok::<_, PyErr>(windower.bind(py).get_type().name()?.to_string()));
+        let detail = window.describe(class.transpose()?.as_deref(), &kind);
         let handling = on_error.clone();
         let overlaps = described.overlaps();
         let traits = (timed, described.joins);
@@ -464,6 +491,7 @@ impl Pipe {
         } else {
             self.windows(name, (window, windower), make, traits, on_error)
         };
+        let step = if timed { step.timed() } else { step };
         both(py, &handling.of(step.detailed(&detail)))
     }
 
@@ -544,7 +572,7 @@ impl Pipe {
             }),
         };
         let step = if timed {
-            step.by_time()
+            step.by_time().timed()
         } else {
             step.in_order()
         };

@@ -35,11 +35,12 @@ class Aggregate(Generic[T_contra]):
         ms.sum('cents')
     """
 
-    __slots__ = ("_make", "_text")
+    __slots__ = ("_make", "_read", "_text")
 
-    def __init__(self, text: str, make: Callable[[str], _agg_parts.Part]) -> None:
+    def __init__(self, text: str, make: Callable[[str], _agg_parts.Part], *read: Of[Any]) -> None:
         self._text = text
         self._make = make
+        self._read = read
 
     def __repr__(self) -> str:
         return f"ms.{self._text}"
@@ -140,7 +141,7 @@ def sum(f: Of[T] = None) -> Aggregate[T]:
         [('ann', {'n': 2, 'total': 6})]
     """
     read = value_of("sum", f)
-    return Aggregate(shown("sum", f), lambda step: _agg_parts.Sum(read))
+    return Aggregate(shown("sum", f), lambda step: _agg_parts.Sum(read), f)
 
 
 def mean(f: Of[T] = None) -> Aggregate[T]:
@@ -164,7 +165,7 @@ def mean(f: Of[T] = None) -> Aggregate[T]:
         [(True, {'mean': 3.0})]
     """
     read = value_of("mean", f)
-    return Aggregate(shown("mean", f), lambda step: _agg_parts.Mean(read))
+    return Aggregate(shown("mean", f), lambda step: _agg_parts.Mean(read), f)
 
 
 def min(f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
@@ -195,7 +196,7 @@ def min(f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
     read = value_of("min", f)
     key = compared_by(by)
     text = shown("min", f, by=by)
-    return Aggregate(text, lambda step: _agg_parts.Extreme("min", lambda a, b: a < b, read, key, step))
+    return Aggregate(text, lambda step: _agg_parts.Extreme("min", lambda a, b: a < b, read, key, step), f, by)
 
 
 def max(f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
@@ -226,7 +227,7 @@ def max(f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
     read = value_of("max", f)
     key = compared_by(by)
     text = shown("max", f, by=by)
-    return Aggregate(text, lambda step: _agg_parts.Extreme("max", lambda a, b: a > b, read, key, step))
+    return Aggregate(text, lambda step: _agg_parts.Extreme("max", lambda a, b: a > b, read, key, step), f, by)
 
 
 def first(f: Of[T] = None) -> Aggregate[T]:
@@ -253,7 +254,7 @@ def first(f: Of[T] = None) -> Aggregate[T]:
         [('tea', {'open': 12, 'high': 12, 'low': 10, 'close': 11})]
     """
     read = value_of("first", f)
-    return Aggregate(shown("first", f), lambda step: _agg_parts.First(read))
+    return Aggregate(shown("first", f), lambda step: _agg_parts.First(read), f)
 
 
 def last(f: Of[T] = None) -> Aggregate[T]:
@@ -281,7 +282,7 @@ def last(f: Of[T] = None) -> Aggregate[T]:
         [('ann', {'page': '/tea'})]
     """
     read = value_of("last", f)
-    return Aggregate(shown("last", f), lambda step: _agg_parts.Last(read))
+    return Aggregate(shown("last", f), lambda step: _agg_parts.Last(read), f)
 
 
 def distinct(f: Of[T] = None) -> Aggregate[T]:
@@ -309,7 +310,7 @@ def distinct(f: Of[T] = None) -> Aggregate[T]:
         [('/', {'users': 2})]
     """
     read = value_of("distinct", f)
-    return Aggregate(shown("distinct", f), lambda step: _agg_parts.Distinct(read))
+    return Aggregate(shown("distinct", f), lambda step: _agg_parts.Distinct(read), f)
 
 
 def quantile(q: float, f: Of[T] = None, error: float = 0.01) -> Aggregate[T]:
@@ -346,7 +347,7 @@ def quantile(q: float, f: Of[T] = None, error: float = 0.01) -> Aggregate[T]:
         raise FlowUsageError(f"error is a number from 0 to below 1, not {error!r}")
     read = value_of("quantile", f)
     text = shown("quantile", q, f, error=None if error == 0.01 else error)
-    return Aggregate(text, lambda step: _agg_parts.Quantile(q, read, error))
+    return Aggregate(text, lambda step: _agg_parts.Quantile(q, read, error), f)
 
 
 def top(k: int, f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
@@ -377,4 +378,4 @@ def top(k: int, f: Of[T] = None, by: Of[T] = None) -> Aggregate[T]:
         raise FlowUsageError(f"top takes a number of values, 1 or more, not {k!r}")
     read = value_of("top", f)
     key = compared_by(by)
-    return Aggregate(shown("top", k, f, by=by), lambda step: _agg_parts.Top(k, read, key, step))
+    return Aggregate(shown("top", k, f, by=by), lambda step: _agg_parts.Top(k, read, key, step), f, by)

@@ -4,9 +4,9 @@ Invariant: a value counts in all aggregates of a key or window, or in none. So e
 what the value changes, which may raise and changes nothing, and when all have, the changes are made, which do
 not raise.
 
-The state of a key or window is a dict: for the name of each result its kind and its accumulator. A later
-version of a program finds each by its name. Accumulators are lists, dicts and numbers: they are saved as they
-are.
+The state of a key or window is a dict: for the name of each result its kind, its accumulator, and the names
+of the fields that it reads, if any. A later version of a program finds each by its name. Accumulators are
+lists, dicts and numbers: they are saved as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .._values.text_values import TEXT, adding, comparing, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any, TypeAlias
 
     from .agg import Aggregate
@@ -30,6 +30,8 @@ class Part:
     """One aggregate, whose accumulator is a value that is replaced."""
 
     kind: str
+    fields: tuple[str | None, ...] = ()
+    """The names of the fields that it reads; None for what is read by a function, or for the value."""
 
     def initial(self) -> Any:
         return []
@@ -49,6 +51,10 @@ class Part:
 
     def result(self, acc: Any) -> Any:
         raise NotImplementedError
+
+    def takes(self, kind: str) -> bool:
+        """Whether it continues an accumulator of this kind."""
+        return kind == self.kind
 
 
 class Count(Part):
@@ -200,9 +206,8 @@ class Distinct(Part):
 class Top(Part):
     """The accumulator is a list of pairs of what is compared and the value, the greatest first."""
 
-    kind = "top"
-
     def __init__(self, k: int, read: Read, by: Read | None, step: str) -> None:
+        self.kind = f"top {k}"
         self.k = k
         self.read = read
         self.by = by
@@ -241,6 +246,11 @@ class Top(Part):
 
     def result(self, acc: Any) -> Any:
         return [copied(value) for _, value in acc[: self.k]]
+
+    def takes(self, kind: str) -> bool:
+        """Whether the list is as long: a shorter one has dropped values that count now."""
+        top, _, k = kind.partition(" ")
+        return top == "top" and int(k) >= self.k
 
 
 class Quantile(Part):
@@ -338,14 +348,27 @@ class Quantile(Part):
         return bucket[0], bucket[0] * bucket[1]
 
 
+def begun(part: Part, acc: Any) -> list[Any]:
+    """What is saved of a result."""
+    return [part.kind, acc, *part.fields] if any(part.fields) else [part.kind, acc]
+
+
+def of_fields(kind: str, fields: Iterable[str | None]) -> str:
+    """A kind with the fields that it reads, in words."""
+    named = [repr(field) for field in fields if field]
+    return f"{kind} of {' by '.join(named)}" if named else kind
+
+
 class Aggregation:
     """The aggregates of one ``agg``, by the names of their results."""
 
     def __init__(self, results: Mapping[str, Aggregate[Any]], step: str) -> None:
         self.parts = {name: aggregate._make(step) for name, aggregate in results.items()}
+        for name, part in self.parts.items():
+            part.fields = tuple(f if isinstance(f, str) else None for f in results[name]._read)
 
     def initial(self) -> State:
-        return {name: [part.kind, part.initial()] for name, part in self.parts.items()}
+        return {name: begun(part, part.initial()) for name, part in self.parts.items()}
 
     def add(self, state: State, value: Any) -> State:
         """Adds a value to all, or raises and adds it to none."""
@@ -375,11 +398,13 @@ class Aggregation:
             raise TypeError(f"agg has not saved it: it is {show(saved)}")
         state = self.initial()
         for name, part in self.parts.items():
-            kind, acc = saved.get(name, state[name])
-            if kind != part.kind:
+            kind, acc, *fields = saved.get(name, state[name])
+            changed = any(a and b and a != b for a, b in zip(fields, part.fields))  # noqa: B905
+            if changed or not part.takes(kind):
+                was, now = of_fields(kind, fields), of_fields(part.kind, part.fields)
                 raise TypeError(
-                    f"its {name!r} was saved as that of {kind}, and is one of {part.kind} now: "
+                    f"its {name!r} was saved as that of {was}, and is one of {now} now: "
                     "give the result another name, with which it begins anew"
                 )
-            state[name] = [kind, acc]
+            state[name] = begun(part, acc)
         return state

@@ -300,7 +300,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             kernel = _kernels.sum_values(each_item, on_error != "fail")
             return self._keep("sum", name, kernel, on_error, not each_item)
         how = _of("sum", f, operator.add, _text_values.adding("sum"))
-        return self._totals("sum", name, how, emit, on_error, ttl)
+        return self._totals("sum", name, how, emit, on_error, ttl)._reading(f)
 
     @overload
     def min(
@@ -359,7 +359,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             [(1, 1), (0, 2)]
         """
         how = _of("min", f, lesser, _text_values.comparing("min", name))
-        return self._totals("min", name, how, emit, on_error, ttl)
+        return self._totals("min", name, how, emit, on_error, ttl)._reading(f)
 
     @overload
     def max(
@@ -418,7 +418,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             [(1, 1), (0, 4), (0, 4)]
         """
         how = _of("max", f, greater, _text_values.comparing("max", name))
-        return self._totals("max", name, how, emit, on_error, ttl)
+        return self._totals("max", name, how, emit, on_error, ttl)._reading(f)
 
     @overload
     def mean(
@@ -485,7 +485,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         """
         part = Mean((lambda value: value) if f is None else reading("mean", f))
         how = part.plan, lambda value: part.plan([], value)
-        return self._totals("mean", name, how, emit, on_error, ttl, shown=part.result)
+        return self._totals("mean", name, how, emit, on_error, ttl, shown=part.result)._reading(f)
 
     def agg(
         self,

@@ -8,7 +8,7 @@ it is a ``Keyed[K, T]``. Type checkers and editors show the type that belongs to
 
 from __future__ import annotations
 
-from typing import Any, Generic, final
+from typing import Any, Generic, cast, final
 
 from .. import _millstream
 from .._errors.flow import FlowUsageError
@@ -183,6 +183,11 @@ class KeyedBase(Base[Keys[K_co], V_co], Generic[K_co, V_co]):
 
     def _same(self, pipe: Pipe, placed: bool, timed: bool) -> KeyedStream[Any, Any]:
         return self._new_keyed([pipe], placed, timed)
+
+    def _reading(self, f: object) -> KeyedStream[K_co, V_co]:
+        """This stream; its step has state of the field ``f``, where that is the name of one."""
+        self._pipes[0].reads(f)
+        return cast("KeyedStream[K_co, V_co]", self)
 
     def _keep(
         self,

@@ -84,7 +84,9 @@ class EventTimeVerbs(PlainBase[T_co]):
         if f is _MESSAGE_TIME:
             return self._new_stream(self._pipe.message_time(name or "", limits, on_error), True)
         kernel = _kernels.key_values(time, on_error != "fail")
-        return self._new_stream(self._pipe.event_time(name or "", kernel, limits, on_error), True)
+        pipe = self._pipe.event_time(name or "", kernel, limits, on_error)
+        pipe.reads(f)
+        return self._new_stream(pipe, True)
 
     def event_clock(
         self, make: Callable[[str], Clock], name: str | None = None, on_error: OnError = "fail"

@@ -52,8 +52,9 @@ def join_all(
     count = len(sides)
     life = None if ttl is None else nanos("ttl", ttl)
     merged = sides[0].merge(*sides[1:])
-    made = count, lambda: Sides(count, emit, insert)
+    made = count, insert == "product", lambda: Sides(count, emit, insert)
     pipe, late = merged._home().join_all(name, made, merged._timed, life)
+    pipe.joins([side._pipes for side in sides])
     joined = merged._new_late(pipe, merged._timed, late)
     return merged._new_joined(joined, joined.late)
 

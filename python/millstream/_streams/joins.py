@@ -426,4 +426,5 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         life = None if ttl is None else nanos("ttl", ttl)
         both = self._own().merge(right)._home()
         results, late = both.join(name, (*described, life, per_key), self._timed, "fail")
+        results.joins([self._pipes, right._pipes])
         return self._new_late(results, self._timed, late)

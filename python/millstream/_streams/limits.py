@@ -174,8 +174,8 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
         made = _revival.reviving(make, make, aliases, migrate)
         if ttl is None and not self._timed:
             kernel = _kernels.stateful_logic(made, on_error != "fail")
-            return self._keep("changes", name, kernel, on_error, in_order=True)
+            return self._keep("changes", name, kernel, on_error, in_order=True)._reading(f)
         life = None if ttl is None else nanos("ttl", ttl)
         times = self._timed, False
         pipe, _ = self._home().stateful("changes", name, made, None, False, times, life, on_error)
-        return self._new_keyed([pipe], True, self._timed)
+        return self._new_keyed([pipe], True, self._timed)._reading(f)

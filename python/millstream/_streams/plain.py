@@ -69,4 +69,5 @@ class PlainVerbs(PlainBase[T_co]):
         """
         kernel = _kernels.key_values(reading("key_by", f), on_error != "fail")
         pipe = self._pipe.step("key_by", name or "", "keys", kernel, on_error)
+        pipe.reads(f)
         return self._new_keyed([pipe], False, self._timed)

@@ -53,4 +53,5 @@ def join(
     windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
     windows._described = windows._described._replace(joins=True)
     sides = windows._make("join")
+    sides._pipes[0].joins([own._pipes, right._pipes])
     return own._new_joined(sides.flat_map(pairs(how)), sides.late)

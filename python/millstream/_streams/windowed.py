@@ -68,7 +68,11 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         self, kind: str, f: Callable[[Any], Any] | str | None, first: Callable[[Any], Any]
     ) -> LateStream[K_co, Any, Any]:
         """An aggregate of what ``f`` reads of each value; ``first`` examines the first of a window."""
-        return self._make(kind, first, None if f is None else reading(kind, f))
+        made = self._make(kind, first, None if f is None else reading(kind, f))
+        # Ordered windows keep the values.
+        if not self._described.ordered:
+            made._reading(f)
+        return made
 
     def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
         """The function that merges; sliding windows and sessions require it."""

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use millstream_flow::checkpoint::{Commit, Saved, SourceMark};
 use millstream_flow::source::Position;
+use millstream_observe::log_line::plain;
 use serde::{Serialize, Serializer};
 
 use super::saved::SavedState;
@@ -224,14 +225,14 @@ impl std::fmt::Display for Report {
             }
         }
         for step in &self.steps {
-            let name = &step.name;
+            let name = plain(&step.name);
             let keys = step.keys;
             let bytes = ByteSize(step.bytes as u64);
             write!(f, "\nstep       {name}: {keys} key(s), {bytes}")?;
         }
         for source in &self.sources {
-            let name = &source.name;
-            let partition = &source.partition;
+            let name = plain(&source.name);
+            let partition = plain(&source.partition);
             let of = source.of_process;
             let of = of.map_or_else(String::new, |of| format!(" of the machine of process {of}"));
             write!(
@@ -241,7 +242,7 @@ impl std::fmt::Display for Report {
             )?;
         }
         for sink in &self.sinks {
-            write!(f, "\nsink       {}", sink.name)?;
+            write!(f, "\nsink       {}", plain(&sink.name))?;
             if let Some(length) = sink.length {
                 write!(f, ": up to {length}")?;
             }

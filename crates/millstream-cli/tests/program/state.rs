@@ -102,6 +102,35 @@ fn state_is_summarised() {
 }
 
 #[test]
+fn names_with_line_ends_stay_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("state");
+    let flow = Flow::new("lines");
+    flow.source("in", script([items(&["a", "b"])]))
+        .key_by(|word| (word.len() as u64,))
+        .count(Emit::Each)
+        .named("two\nlines")
+        .items()
+        .sink("out", millstream_flow::testing::Collected::new().sink());
+    flow.run(recovery(&dir)).unwrap();
+    let told = printed(&millstream(&["state", "info", text(&dir)]));
+    assert!(
+        told.contains("\nstep       two\\nlines: 1 key(s)"),
+        "{told}"
+    );
+    let got = |key| {
+        printed(&millstream(&[
+            "state",
+            "get",
+            text(&dir),
+            "two\nlines",
+            key,
+        ]))
+    };
+    assert_eq!(got("(1,)"), "(1,): 2\n");
+}
+
+#[test]
 fn keys_are_listed_shown_and_exported() {
     let (folder, dir, _) = saved();
     let dir = &*dir;

@@ -409,12 +409,7 @@ impl Committer {
             }
         }
         for (step, layout) in &part.steps {
-            let node = &self.nodes[*step];
-            next.put_step(StepMark {
-                step: node.name.clone(),
-                kind: node.state_kind(),
-                layout: layout.iter().copied().map(str::to_owned).collect(),
-            });
+            next.put_step(StepMark::of(&self.nodes, *step, layout));
         }
         for (writer, token) in &part.tokens {
             let worker = part.worker;

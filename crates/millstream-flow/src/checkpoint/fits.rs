@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::record::Commit;
+use super::record::{Commit, StepMark};
 use super::recovery::Recovery;
 use super::sinks::Sinks;
 use super::sources::Sources;
@@ -134,20 +134,22 @@ pub(super) fn check(
     check_kinds(flow, nodes, commit).map_err(|cause| failed(&options.dir, cause))
 }
 
-/// Checks that each step is of the kind with which its state was saved: the state of a `count` can be read as that of a
-/// `sum`, and is another number.
+/// Checks that the state of each step has the meaning that it was saved with: the state of a `count` can be read as that
+/// of a `sum`, and is another number.
 fn check_kinds(flow: &str, nodes: &[Node], commit: &Commit) -> Result<(), String> {
-    for mark in &commit.steps {
-        let node = nodes.iter().find(|node| node.name == mark.step);
-        let Some(now) = node.map(Node::state_kind).filter(|now| *now != mark.kind) else {
+    for was in &commit.steps {
+        let Some(step) = nodes.iter().position(|node| node.name == was.step) else {
+            continue;
+        };
+        let now = StepMark::of(nodes, step, &[]);
+        let Some([now, was]) = now.differs(was, nodes) else {
             continue;
         };
         return Err(format!(
-            "step \"{}\" of flow \"{flow}\" is a {now} now, and its state is that of a {}; remove that state with {}, or give the new \
+            "step \"{}\" of flow \"{flow}\" is {now} now, and its state is that of {was}; remove that state with {}, or give the new \
              step another name and keep the old one",
-            mark.step,
-            mark.kind,
-            drop_state(&mark.step),
+            nodes[step].name,
+            drop_state(&nodes[step].name),
         ));
     }
     Ok(())

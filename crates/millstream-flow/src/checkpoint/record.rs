@@ -27,6 +27,8 @@
 //! to the state in the last entry of the key before it, else the encoding of the state (see
 //! [`codec`](crate::saved::codec)). Keys are MessagePack.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use super::stored_position;
@@ -116,6 +118,13 @@ pub struct StepMark {
     pub step: String,
     /// Its kind as the description of the flow shows it, with the details on which the state depends.
     pub kind: String,
+    /// The names of the fields that it reads: those `of` its values, of their `keys` and `times`. What a function reads
+    /// is absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, BTreeSet<String>>,
+    /// Of a join the names of sources and steps before each of its streams.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sides: Vec<Vec<String>>,
     /// What surrounds the values in a state, from the outside; nothing where a state is one value.
     pub layout: Vec<String>,
 }

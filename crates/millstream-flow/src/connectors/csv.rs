@@ -45,6 +45,7 @@ pub use rows::{Row, Rows};
 
 use crate::compression::Compression;
 use crate::connectors::files::{self, WriteFile, resume};
+use crate::connectors::first_bytes;
 use crate::connectors::format::Format;
 use crate::error::Cause;
 use crate::input::{Input, of_machine};
@@ -147,7 +148,11 @@ impl Source<Rows> for ReadCsv {
     ) -> Result<Box<dyn Partition<Rows>>, Cause> {
         let path = &self.paths[partition];
         let start = match resume {
-            Some(position) => self.resumes_at(path, position.require_number()?)?,
+            Some(position) => {
+                let start = self.resumes_at(path, position.require_number()?)?;
+                first_bytes::compare(path, self.compression, position)?;
+                start
+            }
             None => 0,
         };
         self.open_file(path, start)

@@ -26,7 +26,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod first_bytes;
 mod list;
 
 use std::collections::{HashMap, VecDeque};
@@ -39,6 +38,7 @@ use crate::compression::Compression;
 use crate::connectors::codec::Decoded;
 use crate::connectors::csv::{self, Dialect, Header, ReadCsv};
 use crate::connectors::files::{self, ReadFiles};
+use crate::connectors::first_bytes::FirstBytes;
 pub use crate::connectors::format::Format;
 use crate::error::{Cause, context};
 use crate::framing::Framing;
@@ -50,7 +50,6 @@ use crate::poller::Io;
 use crate::source::{
     Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
 };
-use first_bytes::FirstBytes;
 use list::{Begun, List};
 
 /// A source of the files of a directory. [`frames`] and [`rows`] create it.

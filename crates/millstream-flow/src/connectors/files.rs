@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex};
 use millstream_journal::storage::sync_entry;
 
 use crate::cluster::Membership;
-use crate::compression::{Compression, Contents};
+use crate::compression::Compression;
 use crate::connectors::codec::{self, Decoded};
+use crate::connectors::first_bytes::{self, KnownFile};
 use crate::connectors::format::Format;
 use crate::control::Control;
 use crate::error::{Cause, context};
@@ -150,6 +151,9 @@ impl Source<Frames> for ReadFiles {
             Some(position) if position != self.from => self.resumes_at(path, position)?,
             _ => self.from,
         };
+        if let Some(position) = resume {
+            first_bytes::compare(path, self.compression, position)?;
+        }
         self.open_file(path, start)
     }
     fn settings(&self) -> SourceSettings {
@@ -189,7 +193,7 @@ impl Format<Frames> for ReadFiles {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let file = Contents::open(path, self.compression, start).map_err(named)?;
+        let file = KnownFile::open(path, self.compression, start).map_err(named)?;
         let has_lines = self.framing == Framing::Lines;
         Ok(Box::new(FilePartition {
             file,
@@ -205,7 +209,7 @@ impl Format<Frames> for ReadFiles {
 }
 
 struct FilePartition {
-    file: Contents,
+    file: KnownFile,
     path: PathBuf,
     start: u64,
     origin: Arc<Origin>,
@@ -245,7 +249,7 @@ impl Partition<Frames> for FilePartition {
         })
     }
     fn position(&self) -> Result<Position, Cause> {
-        Ok(self.passed_to().into())
+        Ok(self.file.position(self.passed_to()))
     }
 }
 

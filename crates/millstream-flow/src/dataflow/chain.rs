@@ -121,7 +121,7 @@ impl<I: Batch, O: Batch> Joined<O, Owned<Box<dyn Step<I, O>>>> {
             let layout = changes.take_layout();
             let before = checkpoint.part.changes.len();
             checkpoint.part.changes.extend(changes.records());
-            if checkpoint.part.changes.len() > before {
+            if watermark.is_some() || checkpoint.part.changes.len() > before {
                 checkpoint.part.steps.push((self.node, layout));
             }
         }

@@ -148,7 +148,7 @@ mod tests {
     use crate::control::Control;
     use crate::dataflow::edge::Form;
     use crate::metrics::StepMetrics;
-    use crate::node::{DescribedEdge, Node};
+    use crate::node::{DescribedEdge, Node, Reads};
 
     #[test]
     fn batches_after_the_end_of_a_step_are_an_error() {
@@ -164,6 +164,7 @@ mod tests {
                     detail: String::new(),
                     inputs: Vec::new(),
                     exchanged: false,
+                    reads: Reads::default(),
                 }];
                 let mut departure = Departure::<Vec<u8>> {
                     sender: Sender::of(0, &edges, &nodes, &Form::InMemory).unwrap(),

@@ -259,6 +259,7 @@ impl<B: Batch> Receiver<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Reads;
     use crate::saved::codec::Codec;
 
     fn nodes() -> Vec<Node> {
@@ -268,6 +269,7 @@ mod tests {
             detail: String::new(),
             inputs: Vec::new(),
             exchanged: false,
+            reads: Reads::default(),
         };
         vec![node("a"), node("b"), node("c")]
     }

@@ -22,7 +22,7 @@ use crate::error::{Cause, FlowError};
 use crate::input::Input;
 use crate::letters::SinkLetters;
 use crate::node::meeting::{self, Order};
-use crate::node::{DescribedEdge, Node, NodeId, open_error};
+use crate::node::{DescribedEdge, Node, NodeId, Reads, open_error, reads};
 use crate::policy::OnError;
 use crate::rehearsal::Rehearsal;
 use crate::sink::{Sink, Transactional};
@@ -88,7 +88,7 @@ impl Graph {
     pub(crate) fn add(&mut self, kind: &'static str, name: &str, inputs: Vec<NodeId>) -> NodeId {
         let id = self.nodes.len();
         let name = if name.is_empty() {
-            format!("{kind}-{id}")
+            reads::default_name(kind, id)
         } else {
             name.to_owned()
         };
@@ -98,6 +98,7 @@ impl Graph {
             detail: String::new(),
             inputs,
             exchanged: false,
+            reads: Reads::default(),
         };
         self.nodes.push(node);
         id

@@ -18,7 +18,7 @@ use crate::error::{Failure, FlowError};
 use crate::key::Shards;
 use crate::mutex::lock;
 use crate::node::meeting::Order;
-use crate::node::{DescribedEdge, NodeId};
+use crate::node::{DescribedEdge, NodeId, reads};
 use crate::panics::{Owned, in_step};
 use crate::policy::OnError;
 use crate::sink::Sink;
@@ -337,8 +337,50 @@ impl<B: Batch> Pipe<B> {
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn detailed(self, detail: &str) -> Self {
-        detail.clone_into(&mut lock(&self.graph).nodes[self.node].detail);
+        let mut graph = lock(&self.graph);
+        let clock = if graph.nodes[self.node].reads.times {
+            reads::clock(&graph.nodes, self.node)
+        } else {
+            String::new()
+        };
+        let parts = [detail, &clock];
+        let known: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        graph.nodes[self.node].detail = known.join(", ");
+        drop(graph);
         self
+    }
+
+    /// The saved state of the step that makes this stream depends on the kind of time of its items.
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn timed(self) -> Self {
+        let mut graph = lock(&self.graph);
+        let node = &mut graph.nodes[self.node];
+        node.reads.times = true;
+        let detail = std::mem::take(&mut node.detail);
+        drop(graph);
+        self.detailed(&detail)
+    }
+
+    /// The step that makes this stream reads the field of this name: of a step with state its value, of others a key or
+    /// a time. State that was saved of another field is refused.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn reads(&self, field: &str) {
+        lock(&self.graph).nodes[self.node].reads.field = Some(field.to_owned());
+    }
+
+    /// The step that makes this stream joins these streams, each of them in parts. State that was saved where they had
+    /// other sides is refused.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn joins(&self, sides: Vec<Vec<usize>>) {
+        lock(&self.graph).nodes[self.node].reads.sides = sides;
+    }
+
+    /// Returns the node that makes this stream, for [`joins`](Self::joins).
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn node(&self) -> usize {
+        self.node
     }
 
     /// Announces the sink of the dead letters of the step that this stream comes out of, so that recovery

@@ -247,8 +247,12 @@ impl<O, A> Assigner<O, A> {
         changed.then_some(joined)
     }
 
-    /// Records the event time of each partition for recovery, beside the positions of the source.
+    /// Records the event time of each partition for recovery, beside the positions of the source. Processing time is that
+    /// of the commit.
     fn note(&self, cx: &mut WorkerContext) {
+        if matches!(self.source, TimeSource::Processing) {
+            return;
+        }
         let step = &cx.step.metrics[self.origin].name;
         let begun = self.partitions.iter();
         let begun = begun.filter(|partition| partition.watermark != BEFORE_ALL);
@@ -412,7 +416,10 @@ impl<B: Batch> Pipe<B> {
             drop(called);
             let partitions = segment.partitions().map(|(partition, name)| {
                 let name = saved_name(name, nth);
-                let watermark = segment.watermark(origin, &name);
+                let watermark = match source {
+                    TimeSource::Processing => BEFORE_ALL,
+                    TimeSource::Event(_) | TimeSource::Clock => segment.watermark(origin, &name),
+                };
                 PartitionTime::new((partition, name), source, watermark)
             });
             let partitions = partitions.collect();

@@ -509,7 +509,8 @@ impl<K: Key, L: Data> Untimed<K, L> {
         let joined = both.keep("join", name, move || {
             KeyedStep::new(&called, false, JoinLogic::new(join, false, Both))
         });
-        joined.in_order().detailed(&join.describe())
+        let joined = joined.in_order().detailed(&join.describe());
+        joined.joins(vec![self.keyed().nodes(), right.nodes()])
     }
 }
 
@@ -556,7 +557,9 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
                 KeyedStep::new(&called, false, ByKey::new(logic(), how))
             }),
         };
-        let results = results.detailed(&join.describe());
+        let results = results
+            .detailed(&join.describe())
+            .joins(vec![self.nodes(), right.nodes()]);
         Outcome { results, late }
     }
 }

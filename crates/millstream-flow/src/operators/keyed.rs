@@ -29,6 +29,7 @@ use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::{Key, Shards};
 use crate::mutex::lock;
+use crate::node::NodeId;
 use crate::operators::verbs::each;
 use crate::policy::OnError;
 use crate::saved::codec::Rule;
@@ -567,6 +568,19 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         self.each_part(|part| part.detailed(detail))
     }
 
+    /// The step joins these streams.
+    pub(crate) fn joins(self, sides: Vec<Vec<NodeId>>) -> Self {
+        self.each_part(|part| {
+            part.joins(sides.clone());
+            part
+        })
+    }
+
+    /// The nodes whose items are those of this stream.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.parts.iter().map(Stream::node).collect()
+    }
+
     fn each_part(self, change: impl Fn(Stream<(K, V)>) -> Stream<(K, V)>) -> Self {
         KeyedStream(Untimed {
             parts: self.0.parts.into_iter().map(change).collect(),
@@ -617,7 +631,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         self.derive(timed::<U>);
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
-        let step = placed.step(kind, name, move |_| Ok(make()));
+        let step = placed.step(kind, name, move |_| Ok(make())).timed();
         let step = if by_time {
             step.by_time()
         } else {

@@ -202,19 +202,22 @@ impl Window {
         self.per_key
     }
 
-    /// Describes what the state of such windows depends on, with the verb that makes their results; of `chosen` windows
-    /// the kind does not count.
+    /// Describes what the state of such windows depends on, with the verb that makes their results; of those that a
+    /// windower chooses the kind does not count.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
-    pub fn describe(&self, chosen: bool, verb: &str) -> String {
+    pub fn describe(&self, windower: Option<&str>, verb: &str) -> String {
         let time = |nanos: i64| Duration::from_nanos(nanos.unsigned_abs());
-        let mut text = match self.kind {
-            _ if chosen => "by a windower".to_owned(),
-            Kind::Aligned {
-                length,
-                every,
-                offset,
-            } => {
+        let mut text = match (windower, self.kind) {
+            (Some(windower), _) => format!("by {windower}"),
+            (
+                None,
+                Kind::Aligned {
+                    length,
+                    every,
+                    offset,
+                },
+            ) => {
                 let shape = if length == every {
                     format!("tumbling {:?}", time(length))
                 } else {
@@ -225,8 +228,8 @@ impl Window {
                     _ => format!("{shape} offset {:?}", time(offset)),
                 }
             }
-            Kind::Session { gap } => format!("session {:?}", time(gap)),
-            Kind::Count { items } => format!("of {items} items"),
+            (None, Kind::Session { gap }) => format!("session {:?}", time(gap)),
+            (None, Kind::Count { items }) => format!("of {items} items"),
         };
         if self.ordered {
             text += ", ordered";
@@ -274,6 +277,8 @@ pub struct Windows<K, V> {
     name: String,
     window: Window,
     windower: Option<Arc<dyn Windower>>,
+    /// The name of its type.
+    chosen_by: Option<&'static str>,
 }
 
 /// The outputs of windows.
@@ -316,6 +321,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
             name: name.to_owned(),
             window,
             windower: None,
+            chosen_by: None,
         }
     }
 
@@ -354,11 +360,19 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// ```
     #[must_use]
     pub fn window_by(&self, name: &str, windower: impl Windower) -> Windows<K, V> {
+        let chosen_by = Some(own_name(std::any::type_name_of_val(&windower)));
         Windows {
             windower: Some(Arc::new(windower)),
+            chosen_by,
             ..self.window(name, Window::count(1))
         }
     }
+}
+
+/// The name of a type without its path.
+fn own_name(path: &'static str) -> &'static str {
+    let name = path.split('<').next().unwrap_or(path);
+    name.rsplit("::").next().unwrap_or(name)
 }
 
 /// Returns the function that chooses windows and checks them.
@@ -471,7 +485,7 @@ impl<K: Key, V: Data> Windows<K, V> {
 
     /// Describes the step of a verb.
     pub(crate) fn detailed<R: Data>(&self, verb: &str, made: Outcome<K, V, R>) -> Outcome<K, V, R> {
-        let detail = self.window.describe(self.windower.is_some(), verb);
+        let detail = self.window.describe(self.chosen_by, verb);
         Outcome {
             results: made.results.detailed(&detail),
             ..made

@@ -1,7 +1,7 @@
 //! Saved keys and states as JSON, for programs that read them without the flow.
 //!
-//! JSON has fewer types than MessagePack. Bytes become `{"hex": "..."}`; a map key that is not text becomes the
-//! text of its JSON; an integer outside the range of JSON's numbers becomes text.
+//! JSON has fewer types than MessagePack. Bytes become `{"hex": "..."}`, an integer of more than 64 bits `{"integer":
+//! "..."}`; a map key that is not text becomes the text of its JSON, and so does text in a map with other keys.
 //!
 //! ```
 //! use millstream_flow::checkpoint::json;
@@ -14,7 +14,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Number, Value, json};
 
 use crate::key::AnyKey;
 
@@ -75,7 +75,7 @@ fn integer(number: i128) -> Value {
     match (i64::try_from(number), u64::try_from(number)) {
         (Ok(number), _) => Value::from(number),
         (_, Ok(number)) => Value::from(number),
-        _ => Value::from(number.to_string()),
+        _ => json!({ "integer": number.to_string() }),
     }
 }
 
@@ -185,15 +185,18 @@ impl<'de> Visitor<'de> for AnyValue<'_> {
         Ok(Value::Array(values))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some((key, value)) = from.next_entry_seed(self, self)? {
-            let key = match key {
-                Value::String(text) => text,
-                other => other.to_string(),
-            };
-            map.insert(key, value);
+        let mut entries = Vec::new();
+        while let Some(entry) = from.next_entry_seed(self, self)? {
+            entries.push(entry);
         }
-        Ok(Value::Object(map))
+        let are_texts = entries
+            .iter()
+            .all(|(key, _): &(Value, Value)| key.is_string());
+        let named = entries.into_iter().map(|(key, value)| match key {
+            Value::String(text) if are_texts => (text, value),
+            other => (other.to_string(), value),
+        });
+        Ok(Value::Object(named.collect()))
     }
 }
 
@@ -241,6 +244,9 @@ mod tests {
         }
         let bytes = state(&[0xc4, 2, 1, 255], &|_, _| None);
         assert_eq!(bytes, Some(json!({"hex": "01ff"})));
+        // {1: 2, "1": 3}
+        let both = state(&[0x82, 1, 2, 0xa1, b'1', 3], &|_, _| None);
+        assert_eq!(both, Some(json!({"1": 2, "\"1\"": 3})));
         // A list of two extensions, as Python writes objects.
         let objects = [0x92, 0xd5, b'p', 1, 2, 0xd4, b'x', 3];
         let show = |how, bytes: &[u8]| (how == b'p').then(|| format!("{bytes:?}"));
@@ -256,7 +262,7 @@ mod tests {
             AnyKey::Integer(-7),
             AnyKey::Integer(i128::MAX),
         ]);
-        let expected = json!(["a", {"hex": "0010"}, -7, i128::MAX.to_string()]);
+        let expected = json!(["a", {"hex": "0010"}, -7, {"integer": i128::MAX.to_string()}]);
         assert_eq!(key(&tuple), expected);
     }
 }

@@ -422,8 +422,8 @@ fn unsaved_and_unreadable_states_are_reported_with_step_and_key() {
     assert!(told(make(50, true)).contains("a test ended the flow"));
     let changed = told(make(20, true));
     assert!(
-        changed.contains("is a window (tumbling 20ns, reduce) now")
-            && changed.contains("of a window (tumbling 50ns, reduce)"),
+        changed.contains("is a window (tumbling 20ns, reduce, event time) now")
+            && changed.contains("of a window (tumbling 50ns, reduce, event time)"),
         "{changed}"
     );
 }

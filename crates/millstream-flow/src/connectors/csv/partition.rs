@@ -8,7 +8,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use super::dialect::Header;
 use super::place::{self, CsvPath};
 use super::rows::{CsvFile, End, Rows};
-use crate::compression::Contents;
+use crate::connectors::first_bytes::KnownFile;
 use crate::error::{Cause, context};
 use crate::metrics::lag::Lag;
 use crate::source::{Events, Next, Partition, Position};
@@ -28,7 +28,7 @@ enum Found {
 
 /// The bytes of a file and the progress of parsing.
 struct Parsing {
-    file: Contents,
+    file: KnownFile,
     about: Arc<CsvPath>,
     max_record_bytes: usize,
     reader: Reader,
@@ -54,7 +54,7 @@ impl Parsing {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let file = Contents::open(path, about.compression, from).map_err(named)?;
+        let file = KnownFile::open(path, about.compression, from).map_err(named)?;
         let mut builder = ReaderBuilder::new();
         builder.delimiter(dialect.delimiter);
         match dialect.quote {
@@ -278,6 +278,6 @@ impl Partition<Rows> for CsvPartition {
         })
     }
     fn position(&self) -> Result<Position, Cause> {
-        Ok(self.position.into())
+        Ok(self.parsing.file.position(self.position))
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use millstream_journal::storage::create_dir_durably;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::first_bytes::FirstBytes;
+use crate::connectors::first_bytes::FirstBytes;
 use crate::durable::{escape, unescape};
 use crate::error::{Cause, context};
 use crate::source::Position;

@@ -45,6 +45,14 @@ pub struct JoinAll {
 }
 
 impl JoinAll {
+    /// Describes what the state of a join into such rows depends on.
+    fn describe<T: Row>(self) -> String {
+        match self.insert {
+            Insert::Product => format!("{} streams, product", T::STREAMS),
+            Insert::First | Insert::Last => format!("{} streams", T::STREAMS),
+        }
+    }
+
     fn of(rows: Rows) -> Self {
         JoinAll {
             rows,
@@ -485,9 +493,13 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
     }
 }
 
-/// What the state of a join into such rows depends on.
-fn streams<T: Row>() -> String {
-    format!("{} streams", T::STREAMS)
+/// The nodes of the streams, by their sides.
+fn sides<K: Key, V: Data>(
+    first: &KeyedStream<K, V>,
+    rest: &[KeyedStream<K, V>],
+) -> Vec<Vec<usize>> {
+    let all = std::iter::once(first).chain(rest);
+    all.map(KeyedStream::nodes).collect()
 }
 
 impl<K: Key, V: Data> Untimed<K, V> {
@@ -519,13 +531,17 @@ impl<K: Key, V: Data> Untimed<K, V> {
     ) -> KeyedStream<K, O::Row> {
         self.keyed().derive(row::<O::Row>);
         let (first, rest) = others.rows(&self.keyed());
+        let sides = sides(&first, &rest);
         let called = name.to_owned();
         let joined = first.merge(&rest).keep("join_all", name, move || {
             let types = std::marker::PhantomData;
             let timed = false;
             KeyedStep::new(&called, true, AllLogic::<O::Row> { how, timed, types })
         });
-        joined.in_order().detailed(&streams::<O::Row>())
+        joined
+            .in_order()
+            .detailed(&how.describe::<O::Row>())
+            .joins(sides)
     }
 }
 
@@ -565,6 +581,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     ) -> Outcome<K, O::Row, O::Row> {
         self.derive(row::<O::Row>);
         let (first, rest) = others.rows(self);
+        let sides = sides(&first, &rest);
         let called = name.to_owned();
         let merged = first.merge(&rest);
         let (results, late) = merged.keep_timed(("join_all", true), name, move || {
@@ -574,7 +591,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
             let ordered = InTurn::by_time(logic, O::Row::clone, |row| row.stream() as i64);
             KeyedStep::new(&called, true, ordered)
         });
-        let results = results.detailed(&streams::<O::Row>());
+        let results = results.detailed(&how.describe::<O::Row>()).joins(sides);
         Outcome { results, late }
     }
 }

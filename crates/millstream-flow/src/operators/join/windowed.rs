@@ -185,6 +185,7 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
         let windows = both.window(name, window);
         let pairs = windows.aggregate(PairUp { how, types });
         let Outcome { results, late } = windows.detailed("join", pairs);
+        let results = results.joins(vec![self.nodes(), right.nodes()]);
         let results = results.flat_map(|pairs: Timed<Vec<_>>| {
             let time = pairs.time;
             let watermark = pairs.watermark;

@@ -22,7 +22,7 @@ use crate::error::FlowError;
 use crate::key::Shards;
 use crate::metrics::progress::CommitTimer;
 use crate::mutex::lock;
-use crate::node::Node;
+use crate::node::{Node, Reads};
 
 const PROCESSES: usize = 3;
 const STEP: &str = "count";
@@ -263,6 +263,7 @@ fn nodes() -> Vec<Node> {
         detail: String::new(),
         inputs: Vec::new(),
         exchanged: true,
+        reads: Reads::default(),
     }]
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._errors.command import print_frames, report_error, users_frames
 from .._errors.flow import ServiceError
+from .._errors.pages import page
 
 
 def failed(verb: str, error: Exception) -> int:
@@ -13,4 +14,5 @@ def failed(verb: str, error: Exception) -> int:
     if frames is not None:
         print_frames(cause, frames)
     ours = isinstance(error, (ServiceError, OSError))
-    return report_error(str(error) if ours else f"{type(error).__name__}: {error}", 1, verb)
+    text = str(error) if ours else f"{type(error).__name__}: {error}"
+    return report_error(text, 1, verb, page(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import _millstream
-from .._values.durations import nanos
+from .._values.durations import nanos, seconds as as_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ ABORT: Any = _Mark("ABORT", None)
 """The flow fails here, as if the input had broken off."""
 
 
-def pause(seconds: float) -> Any:
+def pause(seconds: Seconds) -> Any:
     """Makes a mark in a script: no input for a while.
 
     Args:
@@ -42,12 +42,15 @@ def pause(seconds: float) -> Any:
     Returns:
         The mark.
 
+    Raises:
+        FlowUsageError: it is no duration.
+
     Example:
         >>> import millstream as ms
         >>> ms.testing.pause(0.5)
         pause(0.5)
     """
-    return _Mark(f"pause({seconds})", float(seconds))
+    return _Mark(f"pause({seconds})", as_seconds("seconds", seconds, 0))
 
 
 def clock(start: Any = 0) -> _millstream.VirtualClock:
@@ -75,7 +78,7 @@ def advance(clock: _millstream.VirtualClock, by: Seconds) -> Any:
 
     Args:
         clock: a clock of :func:`clock`.
-        by: seconds or a timedelta.
+        by: the duration.
 
     Returns:
         The mark.

@@ -40,9 +40,10 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Union
+from typing import Annotated, Any, NamedTuple
 
 from . import _millstream
+from ._connectors.file_options import Path
 from ._errors.flow import NoAnswerError, ServiceError
 from ._millstream import Clock
 from ._run import stacks
@@ -74,10 +75,12 @@ from ._service.page import shown
 from ._service.queries import ask, queries, query
 from ._service.timers import RecordedTimer, Timers, every, is_timed, one_off, timers
 from ._service.trial import Trial
+from ._values.checked import checked_as
+from ._values.durations import Sync
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._values.durations import Seconds, Sync
+    from ._values.durations import Seconds
 
 __all__ = [
     "Answer",
@@ -110,8 +113,6 @@ __all__ = [
     "u32",
     "u64",
 ]
-
-Path = Union[str, "os.PathLike[str]"]
 
 #: A string of one character.
 char = Annotated[str, "char"]
@@ -172,6 +173,7 @@ class Checked(NamedTuple):
 # Publishers.
 
 
+@checked_as(ServiceError)
 def publisher(
     interface: InterfaceOf[T],
     journal: Path,
@@ -289,6 +291,7 @@ class Recorder:
 # Components.
 
 
+@checked_as(ServiceError)
 def serve(
     component: type,
     inputs: Path | Sequence[Path],
@@ -433,6 +436,7 @@ def serve(
     return Report(*counts)
 
 
+@checked_as(ServiceError)
 def replay(
     component: type,
     inputs: Path | Sequence[Path],
@@ -582,6 +586,7 @@ def check_choice(name: str, given: str, known: Sequence[str]) -> None:
         raise ServiceError(f"{name}={given!r}: it is one of {', '.join(known)}")
 
 
+@checked_as(ServiceError)
 def check(
     component: type,
     folder: Path,

@@ -84,7 +84,7 @@ def with_item(place: Path, use: Callable[[ms.OpenItem], object]) -> None:
 
 
 def unanswered(place: Path, timeout: Any) -> None:
-    calls: Any = ms.publisher(Calls, folder(place))  # type: ignore[type-abstract]
+    calls: Any = ms.publisher(Calls, folder(place))
     out = ms.Journal(folder(place))
     with pytest.raises(ms.service.NoAnswerError):
         ms.call(calls.call, 1, out=out.path, timeout=timeout)
@@ -148,7 +148,7 @@ WAYS: dict[str, Callable[[Path, dict[str, Any]], object]] = {
     "ms.VirtualClock.advance": lambda place, option: ms.testing.clock().advance(**option),
     "ms.ask": lambda place, option: no_service(place, option),
     "ms.call": lambda place, option: unanswered(place, **option),
-    "ms.publisher": lambda place, option: ms.publisher(Calls, folder(place), **option),  # type: ignore[type-abstract]
+    "ms.publisher": lambda place, option: ms.publisher(Calls, folder(place), **option),
     "ms.run": lambda place, option: ms.run(flow(), **option),
     "ms.serve": lambda place, option: served(place, option),
     "ms.service.Timers.start": lambda place, option: ms.service.Trial(Component, at=0).component.timers.start(
@@ -193,7 +193,7 @@ def no_service(place: Path, option: dict[str, Any]) -> None:
 
 def served(place: Path, option: dict[str, Any]) -> None:
     inputs = folder(place)
-    ms.publisher(Calls, inputs)  # type: ignore[type-abstract]
+    ms.publisher(Calls, inputs)
     ms.serve(Component, inputs, out=folder(place), drain=True, **option)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import millstream as ms
 import pytest
@@ -18,10 +19,26 @@ from google.protobuf.wrappers_pb2 import StringValue
 from millstream._values.checked import kinds_of
 
 URL = "http://127.0.0.1:1"
+
+
+class Calls(Protocol):
+    def call(self, n: int) -> None: ...
+
+
+class Component(Calls):
+    def call(self, n: int) -> None: ...
+
+
 GOOD: dict[str, dict[str, Any]] = {
     "ms.Backoff": {},
+    "ms.Cluster": {"process": 0, "hosts": ["a:1"]},
     "ms.Dedupe": {"key": "id"},
+    "ms.Journal": {"path": "f"},
     "ms.Login": {},
+    "ms.Queues": {"path": "f"},
+    "ms.Replica": {"address": "a:1"},
+    "ms.ask": {"out": "f", "name": "q"},
+    "ms.call": {"method": print, "out": "f"},
     "ms.clickhouse.write": {"url": URL, "table": "t"},
     "ms.files.csv": {"path": "f"},
     "ms.files.csv_directory": {"path": "f"},
@@ -66,21 +83,40 @@ GOOD: dict[str, dict[str, Any]] = {
     "ms.objects.write": {"to": "f", "format": "lines"},
     "ms.postgres.changes": {"dsn": "host=a", "slot": "s", "tables": "t"},
     "ms.postgres.write": {"dsn": "host=a", "table": "t"},
+    "ms.publisher": {"interface": Calls, "journal": "f"},
     "ms.queues.read": {"place": "f"},
     "ms.queues.write": {"place": "f", "name": "q"},
     "ms.rabbitmq.read": {"url": "amqp://a", "queue": "q"},
     "ms.rabbitmq.write": {"url": "amqp://a", "routing_key": "r"},
     "ms.redis.read": {"url": "redis://a", "stream": "s", "group": "g"},
     "ms.redis.write": {"url": "redis://a", "stream": "s"},
+    "ms.serve": {"component": Component, "inputs": "f"},
+    "ms.service.check": {"component": Component, "folder": "f"},
+    "ms.service.every": {"seconds": 1},
+    "ms.service.one_off": {},
+    "ms.service.replay": {"component": Component, "inputs": "f"},
     "ms.sink": {},
     "ms.source": {},
     "ms.sqlite.write": {"path": "f", "table": "t"},
     "ms.tcp.connect": {"address": "a:1"},
     "ms.tcp.listen": {"address": "a:1"},
     "ms.tcp.send_to": {"address": "a:1"},
+    "ms.testing.items": {"items": [1]},
+    "ms.testing.partitions": {},
 }
 """What each function takes."""
+BY_PLACE = {
+    "ms.call": ("method",),
+    "ms.queues.read": ("place", "names"),
+    "ms.sink": ("write",),
+    "ms.source": ("function",),
+    "ms.testing.partitions": ("scripts",),
+}
+"""Arguments without a name."""
 NO_OPTIONS = {"ms.stdout"}
+ABSENT = {"ms.ask", "ms.call", "ms.queues.read", "ms.serve", "ms.service.check", "ms.service.replay"}
+"""Those that read what is not there."""
+ERRORS = (ms.FlowUsageError, ms.JournalUsageError, ms.QueueUsageError, ms.ServiceError)
 MODULES = "clickhouse files http journals kafka mqtt nats objects postgres queues rabbitmq redis sqlite tcp"
 
 
@@ -94,7 +130,10 @@ def named(name: str) -> Any:
 def arguments(name: str) -> Iterator[tuple[str, str, Any]]:
     """The arguments of a function that have a type: their names, annotations and kinds."""
     called = named(name)
-    function = inspect.unwrap(called.__init__ if inspect.isclass(called) else called)
+    made = called
+    if inspect.isclass(called):
+        made = called.__new__ if called in (ms.Journal, ms.Queues) else called.__init__
+    function = inspect.unwrap(made)
     for each in inspect.signature(called).parameters.values():
         if each.kind is each.VAR_POSITIONAL or isinstance(each.annotation, str):
             kinds = kinds_of(each.annotation, function.__globals__)
@@ -127,25 +166,28 @@ CASES = cases()
 
 def call(name: str, /, **more: Any) -> Any:
     given = {**GOOD[name], **more}
-    places = [given.pop(each) for each in ("function", "write") if each in given]
     called = named(name)
-    # `names` of queues come one by one, after `place`.
-    places += [given.pop("place"), given.pop("names")] if "names" in given else []
+    places = [given.pop(each) for each in BY_PLACE.get(name, ()) if each in given]
     return called(*places, **given)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_value_of_a_wrong_type_is_refused_with_its_name(name: str) -> None:
     for function, argument, value in CASES:
         if function == name:
-            with pytest.raises(ms.FlowUsageError) as raised:
+            with pytest.raises(ERRORS) as raised:
                 call(name, **{argument: value})
             assert str(raised.value).startswith(f"{name}: {argument} is "), raised.value
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_what_has_the_right_type_is_no_error(name: str) -> None:
-    if name != "ms.queues.read":
+    if name not in ABSENT:
         call(name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .._errors.flow import FlowUsageError
+from .._values.checked import checked
 from .._values.durations import seconds
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .._values.durations import Seconds
 
 
+@checked
 class Cluster:
     """The place of this process among those that run one flow: each calls :func:`millstream.run` with one.
 
@@ -65,8 +67,6 @@ class Cluster:
         dead_after: Seconds = 10.0,
         meet_within: Seconds = 300.0,
     ) -> None:
-        if isinstance(hosts, str) or not all(isinstance(host, str) for host in hosts):
-            raise FlowUsageError(f"hosts is a list of addresses, not {hosts!r}")
         if not 0 <= process < len(hosts):
             numbers = f"a number from 0 to {len(hosts) - 1}"
             raise FlowUsageError(f"process is {numbers} for {len(hosts)} hosts, not {process!r}")

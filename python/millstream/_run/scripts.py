@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import _millstream
+from .._values.checked import checked, positive
 from .._values.durations import nanos, seconds as as_seconds
 
 TYPE_CHECKING = False
@@ -112,6 +113,7 @@ def _pieces(script: Iterable[Any]) -> list[Any]:
     return [piece for piece in pieces if piece != []]
 
 
+@checked
 def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
     """Makes a source of the given items.
 
@@ -133,9 +135,10 @@ def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
         >>> out
         [1, 2, 3]
     """
-    return _millstream.Script([_pieces(items)], batch_size)
+    return _millstream.Script([_pieces(items)], positive("batch_size", batch_size))
 
 
+@checked
 def partitions(*scripts: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
     """Makes a source of several partitions, which are distributed over the workers.
 
@@ -154,4 +157,4 @@ def partitions(*scripts: Iterable[U], batch_size: int = 10) -> _millstream.Scrip
         >>> sorted(out)
         ['a', 'b', 'c', 'd']
     """
-    return _millstream.Script([_pieces(script) for script in scripts], batch_size)
+    return _millstream.Script([_pieces(script) for script in scripts], positive("batch_size", batch_size))

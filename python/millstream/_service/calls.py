@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._errors.flow import NoAnswerError, ServiceError
+from .._values.checked import checked_as
 from .options import checked_timeout
 
 TYPE_CHECKING = False
@@ -37,6 +38,7 @@ class Answer(NamedTuple):
     arguments: dict[str, Any]
 
 
+@checked_as(ServiceError)
 def call(
     method: Callable[..., None],
     /,

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 
 from .. import _millstream
 from .._errors.flow import ServiceError
+from .._values.checked import checked_as
 from .checks import hints_of
 from .options import checked_timeout
 
@@ -72,6 +73,7 @@ def query(method: Method) -> Method:
     return method
 
 
+@checked_as(ServiceError)
 def ask(out: str | os.PathLike[str], name: str, *, timeout: Seconds = 10.0, **arguments: object) -> Any:
     """Asks a query of a component that runs.
 

@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 
 from .. import _millstream
 from .._errors.flow import ServiceError
+from .._values.checked import checked_as
 from .._values.durations import nanos
 from .checks import check_callback
 
@@ -49,6 +50,7 @@ RecordedTimer = tuple[str, _millstream.When | None, Callable[..., object], Seque
 MARK = "__millstream_timer__"
 
 
+@checked_as(ServiceError)
 def every(
     seconds: Seconds | None = None,
     *,
@@ -98,6 +100,7 @@ def every(
     return marked(_millstream.When(period_ns, at, zone, missed), renamed_from)
 
 
+@checked_as(ServiceError)
 def one_off(*, renamed_from: str | Sequence[str] = ()) -> Callable[[NamedMethod], NamedMethod]:
     """Decorates a method that is called when a one-off timer is due, with its name and the recorded time.
 

@@ -17,14 +17,15 @@ import os
 
 from .. import _millstream
 from .._errors.journal import JournalUsageError
-from .._values.durations import seconds, seconds_or_none, sync_seconds
+from .._values.checked import checked_as
+from .._values.durations import Sync, seconds, seconds_or_none, sync_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
     from typing import Literal
 
-    from .._values.durations import Seconds, Sync
+    from .._values.durations import Seconds
 
 
 MiB = 1 << 20
@@ -76,6 +77,7 @@ class Journal(_millstream.Journal):
         >>> journal.close()
     """
 
+    @checked_as(JournalUsageError)
     def __new__(
         cls,
         path: str | os.PathLike[str],
@@ -90,8 +92,6 @@ class Journal(_millstream.Journal):
         retain_for_cursors: bool = False,
         busy_timeout: Seconds = 10.0,
     ) -> Journal:
-        if mode not in ("a", "r", "x"):
-            raise JournalUsageError(f'mode is "a", "r" or "x", not {mode!r}')
         for name, value in (("segment_bytes", segment_bytes), ("record_bytes_max", record_bytes_max)):
             if not 0 <= value < 1 << 32:
                 raise JournalUsageError(f"{name} = {value}: a number of bytes from 0 to 4 GiB")

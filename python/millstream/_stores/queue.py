@@ -19,7 +19,8 @@ from contextlib import contextmanager
 
 from .. import _millstream
 from .._errors.queue import QueueItemReturnedError, QueueUsageError
-from .._values.durations import seconds, seconds_or_none, sync_seconds
+from .._values.checked import checked_as
+from .._values.durations import Sync, seconds, seconds_or_none, sync_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from .._millstream import OpenItem
     from .._millstream_stores import _Body
-    from .._values.durations import Seconds, Sync
+    from .._values.durations import Seconds
 
 
 class Queues(_millstream.Queues):
@@ -61,6 +62,7 @@ class Queues(_millstream.Queues):
         >>> queues.close()
     """
 
+    @checked_as(QueueUsageError)
     def __new__(
         cls,
         path: str | os.PathLike[str],

@@ -45,19 +45,39 @@ SECRET = ("config", "dsn", "headers", "password", "properties", "secret", "setti
 
 
 def checked(function: F) -> F:
-    """Decorates a function, or a class with the annotations of its ``__init__``."""
+    """Decorates a function, or a class with the annotations of its ``__init__``.
+
+    What it raises itself because of its arguments gets its name too.
+    """
     made: Any = function
     if not isinstance(function, type):
-        made = _checked(function, None)
+        made = _naming(function, function)
     else:
-        made.__init__ = _checked(made.__init__, function)
+        made.__init__ = _naming(made.__init__, function)
     return made  # type: ignore[no-any-return]
 
 
-def _checked(function: Any, of: type | None) -> Any:
+def checked_as(error: Callable[[str], Exception]) -> Callable[[F], F]:
+    """A decorator of functions whose arguments are checked with another class of errors."""
+
+    def decorate(function: Any) -> Any:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                _check(function, function, args, kwargs)
+            except FlowUsageError as wrong:
+                raise error(str(wrong)) from None
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _naming(function: Any, called: Any) -> Any:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        _check(function, of, args, kwargs)
+        _check(function, called, args, kwargs)
         try:
             return function(*args, **kwargs)
         except (ValueError, OverflowError) as error:
@@ -65,12 +85,12 @@ def _checked(function: Any, of: type | None) -> Any:
             text = vars(error).get("text", str(error))
             if type(error) not in (FlowUsageError, ValueError, OverflowError) or text.startswith("ms."):
                 raise
-            raise _error(of or function, text) from error.__cause__
+            raise _error(called, text) from error.__cause__
 
     return call
 
 
-def _check(function: Any, of: type | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check(function: Any, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     try:
         given = _signature(function).bind(*args, **kwargs).arguments
     except TypeError:
@@ -82,7 +102,7 @@ def _check(function: Any, of: type | None, args: tuple[Any, ...], kwargs: dict[s
             if kinds is not None and not any(kind.fits(each) for kind in kinds):
                 wanted = _either([kind.text for kind in kinds])
                 shown = f"a value of type {type(each).__name__}" if name in SECRET else show(each)
-                raise _error(of or function, f"{name} is {wanted}, not {shown}")
+                raise _error(called, f"{name} is {wanted}, not {shown}")
 
 
 def positive(name: str, number: int) -> int:
@@ -181,14 +201,15 @@ def _with_parts(
             lambda value: _is_collection(value) and all(map(fits, value)),
         )
     elif head == "tuple":
-        each = [_parts(part, names)[1] for part in parts]
+        members = [_parts(part, names) for part in parts]
+        text = f"of {', '.join(several for several, _ in members)}"
         yield Kind(
-            "a tuple",
-            "tuples",
+            f"a tuple {text}",
+            f"tuples {text}",
             lambda value: (
                 isinstance(value, (tuple, list))
-                and len(value) == len(each)
-                and all(fits(part) for fits, part in zip(each, value, strict=True))
+                and len(value) == len(members)
+                and all(fits(part) for (_, fits), part in zip(members, value, strict=True))
             ),
         )
     elif head in ("Mapping", "dict"):
@@ -248,7 +269,7 @@ def _either(texts: list[str]) -> str:
 
 def public_name(it: Any) -> str:
     """The name by which users know a function or class: where it is exported, or else its own."""
-    name: str = it.__qualname__
+    name: str = it.__qualname__.removesuffix(".__new__")
     top = name.partition(".")[0]
     for place in sorted(place for place in sys.modules if place.partition(".")[0] == "millstream"):
         exported = None if "._" in place else getattr(sys.modules[place], top, None)
@@ -273,6 +294,12 @@ def _is_collection(value: Any) -> bool:
     from collections.abc import Collection
 
     return isinstance(value, Collection) and not isinstance(value, (str, bytes, bytearray))
+
+
+def _is_iterable(value: Any) -> bool:
+    from collections.abc import Iterable
+
+    return isinstance(value, Iterable)
 
 
 def _is_mapping(value: Any) -> bool:
@@ -309,6 +336,8 @@ SIMPLE: dict[str, Kind | None] = {
     "bool": Kind("True or False", "bools", lambda value: isinstance(value, bool)),
     "Callable": Kind("a function", "functions", callable),
     "type": Kind("a class", "classes", lambda value: isinstance(value, type)),
+    "Iterable": Kind("an iterable", "iterables", _is_iterable),
+    "InterfaceOf": Kind("an interface", "interfaces", callable),
     "PathLike": Kind("a path", "paths", _is_path),
     "datetime": Kind("a datetime", "datetimes", _is_datetime),
     "timedelta": Kind("a timedelta", "timedeltas", _is_timedelta),

@@ -47,7 +47,7 @@ def test_a_call_whose_sync_fails_is_not_acknowledged(failing: Path, tmp_path: Pa
         assert answer.status_code == 500 and answer.text.startswith("the call cannot be recorded: ")
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and "Input/output error" in errors, errors
-    assert errors.splitlines()[1].startswith("see https://")
+    assert errors.count("\n") == 1
     failing.unlink()
     process, client = started(tmp_path)
     with client:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .._errors.command import print_frames, report_error, users_frames
 from .._errors.flow import ServiceError
-from .._errors.pages import page
 
 
 def failed(verb: str, error: Exception) -> int:
@@ -14,5 +13,4 @@ def failed(verb: str, error: Exception) -> int:
     if frames is not None:
         print_frames(cause, frames)
     ours = isinstance(error, (ServiceError, OSError))
-    text = str(error) if ours else f"{type(error).__name__}: {error}"
-    return report_error(text, 1, verb, page(error))
+    return report_error(str(error) if ours else f"{type(error).__name__}: {error}", 1, verb)

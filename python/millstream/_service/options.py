@@ -62,8 +62,8 @@ def checked_sync(sync: Sync) -> float | None:
 
 def checked_followers(count: int) -> int:
     """A number of followers."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 64:
-        raise ServiceError(f"wait_follower={count!r}: it is a number of followers, from 0 to 64")
+    if not 0 <= count <= 64:
+        raise ServiceError(f"wait_follower is a number of followers, from 0 to 64, not {count!r}")
     return count
 
 

@@ -19,7 +19,7 @@ import pytest
 from millstream._run.running import Running
 from millstream._values import durations
 from test_docstrings import NATIVE, PUBLIC, STUBS, stub_functions
-from test_wrong_arguments import GOOD, call
+from test_wrong_arguments import call
 
 NAMES = re.compile(
     "timeout|interval|every|after|ttl|age|epoch|delay|first|most|linger|length|lateness|patience|idle|gap|wait"
@@ -216,10 +216,10 @@ FOUND = sorted(f"{name}: {argument}" for name, argument in {*found()} if name !=
 def use(case: str, value: Any, place: Path) -> None:
     name, argument = case.split(": ")
     option = {**MORE.get(name, {}), **MORE.get(case, {}), argument: value}
-    if name in GOOD:
-        call(name, **option)
-    else:
+    if name in WAYS:
         WAYS[name](place, option)
+    else:
+        call(name, **option)
 
 
 @pytest.mark.parametrize("case", FOUND)

@@ -7,6 +7,8 @@ reference.
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 import posixpath
 import re
 from pathlib import Path
@@ -86,9 +88,31 @@ class Docstrings(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called with each object of the package."""
+        if isinstance(obj, griffe.Function):
+            show_options(obj)
         if obj.docstring:
             text = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)
             obj.docstring.value = re.sub(r":(?:func|class|meth|mod|attr|exc):(?=`)", "", text)
+
+
+def show_options(function: griffe.Function) -> None:
+    """Shows the options that a decorator gives to a function, as the function itself shows them."""
+    names = [str(decorator.value).partition("(")[0] for decorator in function.decorators]
+    if function.docstring is None or not {"takes", "with_outbox"} & {*names}:
+        return
+    real = pkgutil.resolve_name(function.path)
+    function.docstring.value = inspect.getdoc(real) or ""
+    function.parameters = griffe.Parameters(
+        *(
+            griffe.Parameter(
+                each.name,
+                annotation=None if each.annotation is each.empty else each.annotation,
+                kind=griffe.ParameterKind(each.kind.description),
+                default=None if each.default is each.empty else repr(each.default),
+            )
+            for each in inspect.signature(real).parameters.values()
+        )
+    )
 
 
 def on_page_context(context: Any, page: Any, config: Any, nav: Any) -> None:

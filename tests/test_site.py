@@ -55,6 +55,13 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert not set(millstream.__all__) - anchors - modules
 
 
+def test_the_reference_shows_the_options_that_functions_pass_on(site: Path) -> None:
+    sinks = (site / "reference" / "postgres" / "index.html").read_text()
+    runs = (site / "reference" / "flows" / "index.html").read_text()
+    assert "sources pause while an older item waits" in sinks and "**outbox" not in sinks
+    assert "the time between two commits" in runs
+
+
 def test_programs_find_every_page(site: Path) -> None:
     listed = re.findall(r"\]\(https://[^/]+/millstream/([^)]*)\)", (site / "llms.txt").read_text())
     pages = {str(page.parent.relative_to(site)) for page in site.rglob("index.html")}

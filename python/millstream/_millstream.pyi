@@ -29,6 +29,7 @@ from ._millstream_stores import (
     Record,
 )
 from ._run.options import RunOptions
+from ._values.durations import Seconds
 
 # fmt: off
 __all__ = [
@@ -239,7 +240,7 @@ class KeyContext:
 class VirtualClock:
     def __new__(cls, start: float | datetime) -> Self: ...
     def time(self) -> float: ...
-    def advance(self, by: timedelta) -> None: ...
+    def advance(self, by: Seconds) -> None: ...
     def set(self, to: float | datetime) -> None: ...
 
 @final

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from ._connectors.outbox import destination
+from ._connectors.outbox import destination, with_outbox
 from ._connectors.servers import TLS, Login, Server, context_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
-from ._values.durations import nanos
+from ._values.durations import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ FINAL = {16, 36, 46, 47, 48, 57, 60, 62, 81, 115, 164, 192, 193, 194, 195, 291, 
 """Codes of errors that a person must correct: logins and rights, tables and columns that are missing."""
 
 
+@with_outbox(batch=10_000, batch_bytes="16MiB")
 def write(
     url: str,
     table: str,
@@ -47,6 +48,7 @@ def write(
     A delivery is one ``INSERT``, and none of its rows is there if it fails. A delivery whose answer was lost
     is inserted again. With ``id_column`` a row has the same text in this column each time: a table with the
     engine ``ReplacingMergeTree`` that is ordered by it has each item once, when it is read with ``FINAL``.
+    ClickHouse asks for few and large inserts.
 
     Args:
         url: the address of the HTTP interface, ``http://HOST:PORT`` or ``https://``; the ports are 8123 and
@@ -57,9 +59,6 @@ def write(
         id_column: a column of the type ``String``. None: there is none.
         timeout: how long an answer is waited for, in seconds.
         login: user and password, certificates. None: the user ``default`` without a password.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (10,000
-            rows by default), ``batch_bytes`` (16 MiB by default), ``batch_age`` and ``wait_at_end``.
-            ClickHouse asks for few and large inserts.
 
     Returns:
         The sink.
@@ -72,7 +71,7 @@ def write(
         >>> ms.clickhouse.write("http://localhost:8123", "shop.orders", id_column="id", batch_age=1)
         <sink clickhouse shop.orders>
     """
-    named("clickhouse.write", table=table, **({} if id_column is None else {"id_column": id_column}))
+    named(table=table, id_column=id_column)
     server = Server.at(url, login, "http", "https")
     given = parts_of(server.login, "ms.clickhouse.write", "user", "password", *TLS)
     context = context_of(server.login)
@@ -82,10 +81,9 @@ def write(
     headers = {names[part]: value for part, value in given.items() if part in names}
     if not all(value.isascii() and value.isprintable() for value in headers.values()):
         raise FlowUsageError("ms.clickhouse.write: user and password have printable ASCII characters only")
-    made: OutboxOptions = {"batch": 10_000, "batch_bytes": "16MiB", **outbox}
-    seconds = nanos("timeout", timeout, 1) / 1e9
-    make = destination(f"clickhouse {table}", _Table, **made)
-    return make(server, headers, context, table, encode, id_column, seconds)
+    limit = seconds("timeout", timeout)
+    make = destination(f"clickhouse {table}", _Table, **outbox)
+    return make(server, headers, context, table, encode, id_column, limit)
 
 
 class _Table:

@@ -2,7 +2,7 @@
 
 The base classes are :class:`FlowError` (flows and connectors), :class:`JournalError`, :class:`QueueError` and
 :class:`ServiceError`. Errors of the system are also the exceptions of Python that programs expect:
-:class:`JournalNotFoundError` is a ``FileNotFoundError``.
+:class:`JournalNotFoundError` is a ``FileNotFoundError``. :func:`page` says where an error is explained.
 
 Example:
     >>> import millstream as ms
@@ -26,6 +26,7 @@ from ._errors.flow import (
     StepError,
 )
 from ._errors.journal import *  # noqa: F403
+from ._errors.pages import page
 from ._errors.queue import *  # noqa: F403
 from ._schemas.errors import SchemaRegistryError, SchemaRegistryUnavailable
 from .objects.errors import ObjectError
@@ -48,6 +49,7 @@ __all__ = [
     "SimulatedCrash",
     "SqliteError",
     "StepError",
+    "page",
 ]
 __all__ += _journal_errors.__all__
 __all__ += _queue_errors.__all__

@@ -6,23 +6,22 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
-from ._connectors.file_options import MAX_FRAME, paths_of, poll, positive, types_of
+from ._connectors.file_options import MAX_FRAME, Compression, Path, paths_of, poll, types_of
 from ._errors.flow import FlowUsageError
+from ._values.checked import checked, positive
 from ._values.json_lines import json_lines, json_lines_directory, write_json_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Literal
+    from typing import Any, Literal, TypeAlias
 
     from ._values.durations import Seconds
     from ._values.types import Decoder, Frame, T, U
 
-    Path = str | os.PathLike[str]
-    Compression = Literal["auto", "gzip", "zstd"] | None
     Row = Mapping[str, object] | Sequence[object]
-    Types = Mapping[str, Callable[[str], object]]
+
+Types: TypeAlias = "Mapping[str, Callable[[str], object]]"
 
 __all__ = [
     "csv",
@@ -40,6 +39,7 @@ __all__ = [
 ]
 
 
+@checked
 def lines(
     path: Path | Sequence[Path],
     max_frame: int = MAX_FRAME,
@@ -95,6 +95,7 @@ def frames(
     compression: Compression = "auto",
     local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
+@checked
 def frames(
     path: Path | Sequence[Path],
     framing: str = "u32",
@@ -136,7 +137,7 @@ def frames(
     return _millstream.file_read(
         paths_of(path),
         framing=framing,
-        max_frame=max_frame,
+        max_frame=positive("max_frame", max_frame),
         decode=decode,
         position=position,
         compression=compression,
@@ -159,6 +160,7 @@ def write(
     encode: Callable[[U], Frame] = ...,
     compression: Compression = "auto",
 ) -> _millstream.ByteSink[U]: ...
+@checked
 def write(
     path: Path,
     framing: str = "lines",
@@ -213,6 +215,7 @@ def write_by_key(
     encode: Callable[[U], Frame] = ...,
     max_open: int = 128,
 ) -> _millstream.KeyedSink[tuple[object, U]]: ...
+@checked
 def write_by_key(
     directory: Path,
     suffix: str = "",
@@ -303,6 +306,7 @@ def directory(
     compression: Compression = "auto",
     local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
+@checked
 def directory(
     path: Path,
     pattern: str = "*",
@@ -328,7 +332,7 @@ def directory(
             directories.
         partitions: how many files are read at once, each on one worker. A run that resumes has as many as
             the run before it.
-        follow: seconds or a timedelta after which the directory is searched for new files again, without
+        follow: the time after which the directory is searched for new files again, without
             end. None: the source ends with the files that exist when it begins.
         framing: how messages are separated; see :mod:`millstream.tcp`.
         decode: makes an item of the bytes, as for :func:`frames`. None: ``str`` for lines, bytes otherwise.
@@ -363,7 +367,7 @@ def directory(
         partitions=positive("partitions", partitions),
         follow=poll(follow),
         framing=framing,
-        max_frame=max_frame,
+        max_frame=positive("max_frame", max_frame),
         compression=compression,
         decode=decode,
         local=local,
@@ -416,6 +420,7 @@ def csv(
     types: type[T],
     local: bool = False,
 ) -> _millstream.CsvSource[T]: ...
+@checked
 def csv(
     path: Path | Sequence[Path],
     header: bool | Sequence[str] = True,
@@ -475,7 +480,7 @@ def csv(
     return _millstream.csv_read(
         paths_of(path),
         dialect=dialect,
-        max_record=max_record,
+        max_record=positive("max_record", max_record),
         compression=compression,
         types=functions,
         row=row,
@@ -541,6 +546,7 @@ def csv_directory(
     types: type[T],
     local: bool = False,
 ) -> _millstream.CsvSource[T]: ...
+@checked
 def csv_directory(
     path: Path,
     pattern: str = "*.csv",
@@ -568,7 +574,7 @@ def csv_directory(
             characters.
         partitions: how many files are read at once, each on one worker. A run that resumes has as many as
             the run before it.
-        follow: seconds or a timedelta after which the directory is searched for new files again, without
+        follow: the time after which the directory is searched for new files again, without
             end. None: the source ends with the files that exist when it begins.
         max_record: the largest record in bytes; a longer one ends the flow.
         compression: of the files, as for :func:`frames`.
@@ -602,7 +608,7 @@ def csv_directory(
         partitions=positive("partitions", partitions),
         follow=poll(follow),
         dialect=dialect,
-        max_record=max_record,
+        max_record=positive("max_record", max_record),
         compression=compression,
         types=functions,
         row=row,
@@ -626,6 +632,7 @@ def write_csv(
     quote: str = '"',
     compression: Compression = "auto",
 ) -> _millstream.ByteSink[Row]: ...
+@checked
 def write_csv(
     path: Path,
     fields: Sequence[str] | None = None,
@@ -685,6 +692,7 @@ def write_csv_by_key(
     suffix: str = ".csv",
     max_open: int = 128,
 ) -> _millstream.KeyedSink[tuple[object, Row]]: ...
+@checked
 def write_csv_by_key(
     directory: Path,
     fields: Sequence[str] | None = None,

@@ -11,12 +11,13 @@ from typing import overload
 
 from . import _millstream
 from ._connectors.oauth import OAuth
-from ._connectors.outbox import _age, _records, _size
+from ._connectors.outbox import _records, _size
 from ._connectors.webhooks import Reply, Request, Signature, decoder, encode_reply
 from ._errors.flow import FlowUsageError
 from ._values import json as _json
 from ._values.backoff import Backoff
-from ._values.durations import nanos
+from ._values.checked import checked, positive
+from ._values.durations import seconds, seconds_or_none
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         max_body: int
         max_pending: int
         max_connections: int
-        timeout: float
+        timeout: Seconds
         requests: int | None
         on_bound: Callable[[str], object] | None
 
@@ -130,6 +131,7 @@ def listen(
     reply: Seconds | None = None,
     **options: Unpack[Listening],
 ) -> _millstream.ByteSource[U]: ...
+@checked
 def listen(
     address: str,
     path: str | Sequence[str] = "/",
@@ -146,7 +148,7 @@ def listen(
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
     max_connections: int = MAX_CONNECTIONS,
-    timeout: float = 30.0,
+    timeout: Seconds = 30.0,
     requests: int | None = None,
     on_bound: Callable[[str], object] | None = None,
 ) -> _millstream.ByteSource[Any]:
@@ -178,8 +180,8 @@ def listen(
         signature: how the sender signs its requests; 401 without a right signature, before anything is
             recorded.
         reply: with ``item="request"``, for how long a request that is accepted waits for the reply of the
-            flow, from the sink :func:`reply`, in seconds or as a timedelta: then the answer is 202. None:
-            the answer is 200 when the request is accepted.
+            flow, from the sink :func:`reply`, then the answer is 202. None: the
+            answer is 200 when the request is accepted.
         token: requests need the header ``Authorization: Bearer TOKEN``; 401 without one, 403 with another.
         origins: the origins of the pages that may post, such as ``"https://example.org"``; ``"*"`` is every
             page. Browsers send it; the requests of other programs have no origin, and need none.
@@ -189,7 +191,7 @@ def listen(
             429 with ``Retry-After``.
         max_connections: how many connections are open at once at most; further ones wait in the queue of
             the system.
-        timeout: how many seconds a client has to send the next header, to send a body, or to read an
+        timeout: how long a client has to send the next header, to send a body, or to read an
             answer; a slower one is disconnected.
         requests: the source ends after so many requests, those of earlier runs on the same state directory
             included. None: it never ends.
@@ -216,11 +218,6 @@ def listen(
         >>> out
         [b'["to", "be"]']
     """
-    for name, texts in (("origins", origins), ("methods", methods)):
-        if isinstance(texts, str):
-            raise FlowUsageError(f"{name} is a list of texts")
-    if signature is not None and not isinstance(signature, Signature):
-        raise FlowUsageError("signature is made by a method of ms.http.Signature, such as github")
     if reply is not None and item != "request":
         raise FlowUsageError('a reply is to a request: reply needs item="request"')
     return _millstream.http_listen(
@@ -231,19 +228,20 @@ def listen(
         item=item,
         body=body,
         signature=signature,
-        reply=None if reply is None else nanos("reply", reply, 1) / 1e9,
+        reply=seconds_or_none("reply", reply),
         token=token,
         origins=list(origins),
-        max_body=max_body,
-        max_pending=max_pending,
-        max_connections=max_connections,
-        timeout=timeout,
+        max_body=positive("max_body", max_body),
+        max_pending=positive("max_pending", max_pending),
+        max_connections=positive("max_connections", max_connections),
+        timeout=seconds("timeout", timeout),
         requests=requests,
         decode=decoder(item, body, decode),
         on_bound=on_bound,
     )
 
 
+@checked
 def reply(source: _millstream.ByteSource[Any]) -> _millstream.ByteSink[Reply]:
     """Answers the requests of a source of the same flow, which has ``item="request"`` and a time ``reply``.
 
@@ -277,11 +275,10 @@ def reply(source: _millstream.ByteSource[Any]) -> _millstream.ByteSink[Reply]:
         >>> answers
         [b'to be to be ']
     """
-    if not isinstance(source, _millstream.ByteSource):
-        raise FlowUsageError(f"a reply is to a source of ms.http.listen, not to {source!r}")
     return _millstream.http_replies(source, encode_reply)
 
 
+@checked
 def post(
     url: str | Callable[[Any], str],
     *,
@@ -297,7 +294,7 @@ def post(
     ca: str | PathLike[str] | None = None,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
+    max_age: Seconds | None = None,
     batch: int = 1000,
     wait_at_end: Seconds = 60.0,
 ) -> _millstream.ByteSink[Written]:
@@ -325,13 +322,13 @@ def post(
         token: for the header ``Authorization: Bearer TOKEN``.
         oauth: gets such tokens from a server.
         headers: further headers, or with ``body="each"`` a function that makes the headers of an item.
-        timeout: the seconds that a request may take, from the connect to the end of the answer.
+        timeout: how long a request may take, from the connect to the end of the answer.
         ca: a file of certificates in PEM that are trusted for ``https://``, instead of Mozilla's list.
         retry: the delays between attempts. A ``Retry-After`` in seconds is the least.
         max_bytes: sources pause while more output waits.
         max_age: sources pause while older output waits.
         batch: the largest number of items in a request.
-        wait_at_end: for how many seconds a flow whose sources have ended waits for a server that fails.
+        wait_at_end: for how long a flow whose sources have ended waits for a server that fails.
 
     Returns:
         A sink of JSON values, or of items for ``encode``.
@@ -369,8 +366,6 @@ def post(
         made["key"] = key
     _check_parts(body, made, parallel)
     fixed: Mapping[str, str] = {} if headers is None or callable(headers) else headers
-    if any(not isinstance(value, str) for value in fixed.values()):
-        raise FlowUsageError("headers are text")
     if oauth is not None and (token is not None or "authorization" in map(str.lower, fixed)):
         raise FlowUsageError("oauth makes the header Authorization: without token and such a header")
     sent = [] if token is None else [("Authorization", f"Bearer {token}")]
@@ -385,26 +380,25 @@ def post(
         parallel=parallel,
         oauth=None if oauth is None else oauth._parts(),
         headers=sent + list(fixed.items()),
-        timeout=nanos("timeout", timeout, 1) / 1e9,
+        timeout=seconds("timeout", timeout),
         ca=ca,
-        retry=(retry.first, retry.most, retry.factor, retry.tries),
+        retry=retry._parts(),
         max_bytes=_size(max_bytes),
-        max_age=_age(max_age),
+        max_age=seconds_or_none("max_age", max_age, 0),
         batch=_records(batch),
-        wait_at_end=nanos("wait_at_end", wait_at_end, 0) / 1e9,
+        wait_at_end=seconds("wait_at_end", wait_at_end, 0),
     )
 
 
-def _check_parts(body: str, made: Mapping[str, object], parallel: object) -> None:
-    if isinstance(parallel, bool) or not isinstance(parallel, int) or not 1 <= parallel <= MAX_PARALLEL:
+def _check_parts(body: str, made: Mapping[str, object], parallel: int) -> None:
+    if not 1 <= parallel <= MAX_PARALLEL:
         raise FlowUsageError(f"parallel is a number of requests, from 1 to {MAX_PARALLEL}, not {parallel!r}")
-    if "key" in made and not callable(made["key"]):
-        raise FlowUsageError(f"key is a function of an item, not {made['key']!r}")
     found = [f"a function for {name}" for name in made] + (["parallel"] if parallel > 1 else [])
     if body != "each" and found:
         raise FlowUsageError(f'{found[0]} needs body="each", a request for each item, not "{body}"')
 
 
+@checked
 def feed(
     address: str,
     path: str = "/",
@@ -435,7 +429,7 @@ def feed(
             it is disconnected. Each item counts 64 bytes more than its text.
         max_connections: how many connections are open at once at most; further ones wait in the queue of
             the system.
-        timeout: how many seconds a client has to send its request, to read what was sent, or to answer one
+        timeout: how long a client has to send its request, to read what was sent, or to answer one
             of two pings; a slower one is disconnected.
         on_bound: is called with the address when the socket is bound.
 
@@ -459,8 +453,6 @@ def feed(
         [b'data: {"quantity":2}\\n']
         >>> clients[0].close()
     """
-    if isinstance(origins, str):
-        raise FlowUsageError("origins is a list of texts")
     return _millstream.http_feed(
         address,
         _json.dump if encode is None else encode,
@@ -468,7 +460,7 @@ def feed(
         token=token,
         origins=list(origins),
         max_client=_size(max_client, "max_client"),
-        max_connections=max_connections,
-        timeout=nanos("timeout", timeout, 1) / 1e9,
+        max_connections=positive("max_connections", max_connections),
+        timeout=seconds("timeout", timeout),
         on_bound=on_bound,
     )

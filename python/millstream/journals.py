@@ -8,19 +8,18 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
+from ._connectors.file_options import Path
 from ._errors.flow import FlowUsageError
+from ._values.checked import checked
+from ._values.durations import Sync, sync_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from datetime import datetime
-    from typing import Any, Literal, TypeAlias
+    from typing import Any, Literal
 
-    from ._stores.journal import Sync
     from ._values.types import Decoder, Frame, U
-
-    Path: TypeAlias = str | os.PathLike[str]
 
 __all__ = ["append", "read"]
 
@@ -47,6 +46,7 @@ def read(
     decode: Decoder[U] = ...,
     local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
+@checked
 def read(
     path: Path,
     start: int | Literal["first", "next"] = "first",
@@ -96,14 +96,7 @@ def read(
 
     if sum([start != "first", time is not None, cursor is not None]) > 1:
         raise FlowUsageError("a journal is read from start, from a time or from a cursor: give one of them")
-    if start == "first":
-        number: int | None = 0
-    elif start == "next":
-        number = None
-    elif isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-        number = start
-    else:
-        raise FlowUsageError(f'start is "first", "next" or the number of a record, not {start!r}')
+    number = 0 if start == "first" else None if start == "next" else start
     return _millstream.journal_read(
         path,
         start=None if time is not None else number,
@@ -122,6 +115,7 @@ def append(path: Path, encode: None = None, sync: Sync = "never") -> _millstream
 def append(
     path: Path, encode: Callable[[U], Frame] = ..., sync: Sync = "never"
 ) -> _millstream.ByteSink[U]: ...
+@checked
 def append(
     path: Path, encode: Callable[[Any], Any] | None = None, sync: Sync = "never"
 ) -> _millstream.ByteSink[Any]:
@@ -135,7 +129,7 @@ def append(
         path: the directory of the journal.
         encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
         sync: when a record survives a loss of power, in runs without a state directory: ``"never"``,
-            ``"always"``, or an interval in seconds or a timedelta.
+            ``"always"``, or an interval such as ``"10ms"``.
 
     Returns:
         A sink of bytes, ``str``, records, or items for ``encode``.
@@ -151,6 +145,4 @@ def append(
         ...     [record.body for record in ms.Journal(folder, "r")]
         [b'1', b'2']
     """
-    from ._stores.journal import _sync
-
-    return _millstream.journal_append(path, encode=encode, sync=_sync(sync))
+    return _millstream.journal_append(path, encode=encode, sync=sync_seconds(sync))

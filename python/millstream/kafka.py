@@ -14,20 +14,23 @@ from ._errors.flow import FlowUsageError
 from ._schemas.decode import SchemaDecoder, avro, json_schema, protobuf
 from ._schemas.encode import SchemaEncoder, encode_avro, encode_json_schema, encode_protobuf, for_topic
 from ._schemas.errors import SchemaRegistryError, SchemaRegistryUnavailable
+from ._values.checked import checked
+from ._values.durations import seconds_or_none
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from typing import Any, Literal, TypeAlias
 
+    from ._values.durations import Seconds
     from ._values.types import Decoder, Frame, U, W
 
-    Start: TypeAlias = (
-        Literal["earliest", "latest", "group"] | datetime | float | Mapping[str, Mapping[int, int]]
-    )
-    End: TypeAlias = Literal["latest"] | datetime | float | None
-    Settings: TypeAlias = Mapping[str, str | int | float | bool]
+Start: TypeAlias = (
+    'Literal["earliest", "latest", "group"] | datetime | float | Mapping[str, Mapping[int, int]]'
+)
+End: TypeAlias = 'Literal["latest"] | datetime | float | None'
+Settings: TypeAlias = "Mapping[str, str | int | float | bool]"
 
 try:
     from ._millstream import KafkaMessage as Message, kafka_message_time as message_time
@@ -53,6 +56,7 @@ __all__ = [
 ]
 
 
+@checked
 @dataclass(frozen=True)
 class Token:
     """A token with which a client logs in by SASL/OAUTHBEARER. Its representation has no secret.
@@ -182,6 +186,7 @@ def read(
     token: Callable[[], Token] | None = None,
     decode_key: Decoder[W],
 ) -> _millstream.ByteSource[tuple[W | None, U | None]]: ...
+@checked
 def read(
     servers: str | Sequence[str],
     topics: str | Sequence[str],
@@ -241,16 +246,12 @@ def read(
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
-        raise FlowUsageError("read takes the name of a topic, or several")
+        raise FlowUsageError(f"topics is the name of a topic, or several, not {topics!r}")
     start_ms = _milliseconds("start", start)
     end_ms = _milliseconds("end", end)
     offsets = None
     if start_ms is None and not isinstance(start, str):
         offsets = _offsets(start)
-    elif start_ms is None and start not in ("earliest", "latest", "group"):
-        raise FlowUsageError(f'start is "earliest", "latest", "group", a time or offsets, not {start!r}')
-    if end_ms is None and end not in (None, "latest"):
-        raise FlowUsageError(f'end is None, "latest" or a time, not {end!r}')
     if start == "group" and group is None:
         raise FlowUsageError('start="group" needs the name of a group')
     if decode_key is not None and decode is None:
@@ -275,11 +276,7 @@ def read(
     return source
 
 
-def _offsets(start: object) -> list[tuple[str, int, int]]:
-    from collections.abc import Mapping
-
-    if not isinstance(start, Mapping):
-        raise FlowUsageError(f'start is "earliest", "latest", "group", a time or offsets, not {start!r}')
+def _offsets(start: Any) -> list[tuple[str, int, int]]:
     return [
         (topic, partition, offset)
         for topic, partitions in start.items()
@@ -296,7 +293,7 @@ def write(
     exactly_once: bool = True,
     settings: Settings | None = None,
     max_bytes: int | None = None,
-    max_age: float | timedelta | None = None,
+    max_age: Seconds | None = None,
     token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSink[Message | Frame | None]: ...
 @overload
@@ -308,9 +305,10 @@ def write(
     exactly_once: bool = True,
     settings: Settings | None = None,
     max_bytes: int | None = None,
-    max_age: float | timedelta | None = None,
+    max_age: Seconds | None = None,
     token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSink[U]: ...
+@checked
 def write(
     servers: str | Sequence[str],
     topic: str,
@@ -319,7 +317,7 @@ def write(
     exactly_once: bool = True,
     settings: Settings | None = None,
     max_bytes: int | None = None,
-    max_age: float | timedelta | None = None,
+    max_age: Seconds | None = None,
     token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSink[Any]:
     """Writes each item as a message to a topic.
@@ -346,8 +344,7 @@ def write(
             ``reconnect.backoff.max.ms=1000``, and ``partitioner=murmur2_random``, so that equal keys are in
             the same partition as with Java's clients.
         max_bytes: sources pause while more bytes wait in the outbox. None: 1 GiB.
-        max_age: sources pause while an older message waits in the outbox: seconds or a timedelta. None: no
-            limit.
+        max_age: sources pause while an older message waits in the outbox. None: no limit.
         token: returns a :class:`Token` for a login by OAUTHBEARER, as for :func:`read`.
 
     Returns:
@@ -358,9 +355,6 @@ def write(
         >>> ms.kafka.write("localhost:9092", "copies", key=lambda item: item[0], encode=lambda item: item[1])
         <sink kafka copies at localhost:9092>
     """
-    from datetime import timedelta
-
-    age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
     sink: _millstream.ByteSink[Any] = _function("kafka_write")(
         _servers(servers),
         topic,
@@ -370,6 +364,6 @@ def write(
         settings=_settings(settings),
         token=token,
         max_bytes=max_bytes,
-        max_age=age,
+        max_age=seconds_or_none("max_age", max_age, 0),
     )
     return sink

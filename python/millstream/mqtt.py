@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._connectors.adapter.deliveries import Delivered, delivered_by
-from ._connectors.outbox import destination
+from ._connectors.outbox import destination, with_outbox
 from ._connectors.servers import TLS, Login, Server, context_of, library, message_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
+from ._values.checked import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Message:
     properties: tuple[tuple[str, str], ...] = ()
 
 
+@checked
 def read(
     url: str,
     topics: str | Sequence[str],
@@ -96,14 +98,15 @@ def read(
         <durable <source mqtt sensors/#>>
     """
     names = [topics] if isinstance(topics, str) else list(topics)
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise FlowUsageError(f"mqtt.read: topics has filters, at least one, and not {topics!r}")
-    named("mqtt.read", session=session)
+    if not names or not all(names):
+        raise FlowUsageError(f"topics has filters, at least one, not {topics!r}")
+    named(session=session)
     link = _Link(url, login, "ms.mqtt.read")
     title = f"mqtt {', '.join(names)}"
     return delivered_by(title, lambda: _Subscriber(link, names, session), retry, durable=True)
 
 
+@with_outbox()
 def write(
     url: str,
     topic: str | Callable[[Any], str],
@@ -119,8 +122,6 @@ def write(
         topic: the topic, or a function that returns that of an item.
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
-            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -134,7 +135,7 @@ def write(
         >>> ms.mqtt.write("mqtt://localhost", "heating/hall", encode=str)
         <sink mqtt heating/hall>
     """
-    named("mqtt.write", topic="by item" if callable(topic) else topic)
+    named(topic=topic)
     link = _Link(url, login, "ms.mqtt.write")
     to = "by item" if callable(topic) else topic
     return destination(f"mqtt {to}", _Publisher, **outbox)(link, topic, encode)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ._connectors.adapter.deliveries import REMEMBERED, Delivered, delivered_by
-from ._connectors.outbox import destination
-from ._connectors.servers import TLS, Login, Server, chosen, context_of, library, message_of, named, parts_of
+from ._connectors.outbox import destination, with_outbox
+from ._connectors.servers import TLS, Login, Server, context_of, library, message_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowError, FlowUsageError
-from ._values.durations import nanos
+from ._values.checked import checked
+from ._values.durations import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Message:
     time: float = 0.0
 
 
+@checked
 def read(
     url: str,
     stream: str,
@@ -101,18 +103,18 @@ def read(
         >>> ms.nats.read("nats://localhost:4222", "ORDERS", "billing")
         <source nats ORDERS>
     """
-    named("nats.read", stream=stream, consumer=consumer)
-    chosen("start", start, "earliest", "latest")
+    named(stream=stream, consumer=consumer)
     if pending < 1:
         raise FlowUsageError(f"pending is a number of messages, from 1, not {pending!r}")
     policy = "all" if start == "earliest" else "new"
     wanted: dict[str, Any] = {"filter_subject": subject, "max_ack_pending": pending, "deliver_policy": policy}
-    wanted["ack_wait"] = nanos("ack_wait", ack_wait, 1) / 1e9
+    wanted["ack_wait"] = seconds("ack_wait", ack_wait)
     link = _Link(url, login, "ms.nats.read")
     reader = partial(_Consumer, link, stream, consumer, wanted)
     return delivered_by(f"nats {stream}", reader, retry, remembered=REMEMBERED)
 
 
+@with_outbox()
 def write(
     url: str,
     subject: str | Callable[[Any], str],
@@ -133,8 +135,6 @@ def write(
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already. Of the
             headers of a message those of JetStream (``Nats-``) are not written.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
-            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -150,7 +150,7 @@ def write(
         >>> ms.nats.write("nats://localhost:4222", lambda item: f"orders.{item['country']}", encode=str)
         <sink nats by item>
     """
-    named("nats.write", subject="by item" if callable(subject) else subject)
+    named(subject=subject)
     link = _Link(url, login, "ms.nats.write")
     to = "by item" if callable(subject) else subject
     return destination(f"nats {to}", _Publisher, **outbox)(link, subject, encode)

@@ -18,6 +18,8 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
+from ._errors.flow import FlowUsageError
+from ._values.checked import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from ._values.types import Decoder, Frame, U
 
-    Place: TypeAlias = _millstream.Queues | str | os.PathLike[str]
+Place: TypeAlias = "_millstream.Queues | str | os.PathLike[str]"
 
 __all__ = ["read", "write"]
 
@@ -50,6 +52,7 @@ def read(
     decode: Decoder[U] = ...,
     until_empty: bool = False,
 ) -> _millstream.ByteSource[U]: ...
+@checked
 def read(
     place: Place,
     *names: str,
@@ -73,7 +76,7 @@ def read(
         A source of bytes, or of what ``decode`` makes of them.
 
     Raises:
-        TypeError: there is no name.
+        FlowUsageError: there is no name.
 
     Example:
         >>> import millstream as ms
@@ -88,7 +91,7 @@ def read(
         ['a', 'b']
     """
     if not names:
-        raise TypeError("read takes the name of a queue, or several")
+        raise FlowUsageError("names is the name of a queue, or several")
     return _millstream.queue_read(_path(place), names, decode=decode, until_empty=until_empty)
 
 
@@ -96,6 +99,7 @@ def read(
 def write(place: Place, name: str, encode: None = None) -> _millstream.ByteSink[Frame]: ...
 @overload
 def write(place: Place, name: str, encode: Callable[[U], Frame] = ...) -> _millstream.ByteSink[U]: ...
+@checked
 def write(place: Place, name: str, encode: Callable[[Any], Any] | None = None) -> _millstream.ByteSink[Any]:
     """Puts items into a queue, whatever its limits are.
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._connectors.adapter.deliveries import Delivered, delivered_by
-from ._connectors.outbox import destination
+from ._connectors.outbox import destination, with_outbox
 from ._connectors.servers import TLS, Login, Server, context_of, library, message_of, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
+from ._values.checked import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Message:
     redelivered: bool = False
 
 
+@checked
 def read(
     url: str,
     queue: str,
@@ -99,7 +101,7 @@ def read(
         >>> ms.rabbitmq.read("amqp://localhost", "orders", unique_ids=True)
         <source rabbitmq orders>
     """
-    named("rabbitmq.read", queue=queue)
+    named(queue=queue)
     if not 1 <= pending <= 65535:
         raise FlowUsageError(f"pending is a number of messages from 1 to 65535, not {pending!r}")
     link = _Link(url, login, "ms.rabbitmq.read")
@@ -112,6 +114,7 @@ def read(
     )
 
 
+@with_outbox()
 def write(
     url: str,
     routing_key: str | Callable[[Any], str],
@@ -133,8 +136,6 @@ def write(
         exchange: the exchange, which must exist. ``""``: the default exchange.
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
-            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -148,7 +149,7 @@ def write(
         >>> ms.rabbitmq.write("amqp://localhost", "invoices", encode=str)
         <sink rabbitmq invoices>
     """
-    named("rabbitmq.write", routing_key="by item" if callable(routing_key) else routing_key)
+    named(routing_key=routing_key)
     link = _Link(url, login, "ms.rabbitmq.write")
     to = exchange or routing_key
     name = f"rabbitmq {'by item' if callable(to) else to}"

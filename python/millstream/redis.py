@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ._connectors.adapter.deliveries import REMEMBERED, Delivered, delivered_by
-from ._connectors.outbox import destination
-from ._connectors.servers import TLS, Login, Server, chosen, context_of, library, named, parts_of
+from ._connectors.outbox import destination, with_outbox
+from ._connectors.servers import TLS, Login, Server, context_of, library, named, parts_of
 from ._errors.delivery import Refusals
 from ._errors.flow import FlowUsageError
+from ._values.checked import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Entry:
     fields: Mapping[str, bytes] = field(default_factory=dict)
 
 
+@checked
 def read(
     url: str,
     stream: str,
@@ -106,14 +108,14 @@ def read(
         >>> ms.redis.read("redis://localhost:6379", "orders", "billing")
         <source redis orders>
     """
-    named("redis.read", stream=stream, group=group, consumer=consumer)
-    chosen("start", start, "earliest", "latest")
+    named(stream=stream, group=group, consumer=consumer)
     link = _Link(url, login, "ms.redis.read")
     first = "0" if start == "earliest" else "$"
     reader = partial(_Consumer, link, stream, group, consumer, first)
     return delivered_by(f"redis {stream}", reader, retry, remembered=REMEMBERED)
 
 
+@with_outbox()
 def write(
     url: str,
     stream: str,
@@ -135,8 +137,6 @@ def write(
             :class:`Entry`, whose id is not used. None: items are that already.
         max_entries: the number of entries to which the stream is trimmed, about. None: it grows.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
-            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -150,7 +150,7 @@ def write(
         >>> ms.redis.write("redis://localhost:6379", "invoices", encode=lambda total: {"total": total})
         <sink redis invoices>
     """
-    named("redis.write", stream=stream)
+    named(stream=stream)
     link = _Link(url, login, "ms.redis.write")
     return destination(f"redis {stream}", _Adder, **outbox)(link, stream, encode, max_entries)
 

@@ -40,9 +40,10 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Union
+from typing import Annotated, Any, NamedTuple
 
 from . import _millstream
+from ._connectors.file_options import Path
 from ._errors.flow import NoAnswerError, ServiceError
 from ._millstream import Clock
 from ._run import stacks
@@ -66,15 +67,20 @@ from ._service.interfaces import aliases, described
 from ._service.options import (
     Hooks,
     Retention,
-    Sync,
     checked_followers,
+    checked_sync,
     checked_timeout,
-    sync_seconds,
 )
 from ._service.page import shown
 from ._service.queries import ask, queries, query
 from ._service.timers import RecordedTimer, Timers, every, is_timed, one_off, timers
 from ._service.trial import Trial
+from ._values.checked import checked_as
+from ._values.durations import Sync
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._values.durations import Seconds
 
 __all__ = [
     "Answer",
@@ -107,8 +113,6 @@ __all__ = [
     "u32",
     "u64",
 ]
-
-Path = Union[str, "os.PathLike[str]"]
 
 #: A string of one character.
 char = Annotated[str, "char"]
@@ -169,13 +173,14 @@ class Checked(NamedTuple):
 # Publishers.
 
 
+@checked_as(ServiceError)
 def publisher(
     interface: InterfaceOf[T],
     journal: Path,
     *,
     sync: Sync = "never",
     wait_follower: int = 0,
-    timeout: float = 30.0,
+    timeout: Seconds = 30.0,
 ) -> T:
     """Makes an object whose methods append their calls to a journal, which is created if it does not exist.
 
@@ -185,9 +190,9 @@ def publisher(
         interface: the class of the interface: a Protocol or an abstract class.
         journal: the directory of the journal.
         sync: when a call survives a loss of power: ``"never"`` (when the system writes it), ``"always"``
-            (before the method returns), or an interval (``"10ms"``, seconds or a timedelta).
+            (before the method returns), or an interval such as ``"10ms"``.
         wait_follower: how many followers on other machines must have the call before the method returns.
-        timeout: how many seconds a method waits for them.
+        timeout: for how long a method waits for them.
 
     Returns:
         The publisher.
@@ -205,7 +210,7 @@ def publisher(
         >>> folder = TemporaryDirectory()
         >>> publisher(Prices, folder.name, sync="always").price("VOD.L", 72.5)
     """
-    sync_s = sync_seconds(sync)
+    sync_s = checked_sync(sync)
     followers = checked_followers(wait_follower)
     path = os.fspath(journal)
     timeout_s = checked_timeout(timeout)
@@ -286,6 +291,7 @@ class Recorder:
 # Components.
 
 
+@checked_as(ServiceError)
 def serve(
     component: type,
     inputs: Path | Sequence[Path],
@@ -382,7 +388,7 @@ def serve(
     check_choice("wait", wait, ("block", "back-off", "spin"))
     check_choice("on_error", on_error, ("fail", "skip"))
     check_past(rebuild, snapshot_every, on_difference, accept_differences)
-    sync_s = sync_seconds(sync)
+    sync_s = checked_sync(sync)
     followers = checked_followers(wait_follower)
     if out is None and (sync_s is not None or followers):
         raise ServiceError("sync and wait_follower are about the output: they need out")
@@ -430,6 +436,7 @@ def serve(
     return Report(*counts)
 
 
+@checked_as(ServiceError)
 def replay(
     component: type,
     inputs: Path | Sequence[Path],
@@ -579,6 +586,7 @@ def check_choice(name: str, given: str, known: Sequence[str]) -> None:
         raise ServiceError(f"{name}={given!r}: it is one of {', '.join(known)}")
 
 
+@checked_as(ServiceError)
 def check(
     component: type,
     folder: Path,

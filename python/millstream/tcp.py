@@ -9,18 +9,35 @@ from __future__ import annotations
 from typing import overload
 
 from . import _millstream
+from ._errors.flow import FlowUsageError
+from ._values.checked import checked, positive
+from ._values.durations import seconds, seconds_or_none
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal
 
+    from ._values.durations import Seconds
     from ._values.types import Decoder, Frame, U
 
 __all__ = ["connect", "listen", "send_to"]
 
 MAX_FRAME = 1 << 20
 MAX_CONNECTIONS = 1024
+
+
+def _host_and_port(address: str) -> str:
+    """Checks an address.
+
+    >>> _host_and_port("localhost")
+    Traceback (most recent call last):
+    millstream.FlowUsageError: address is HOST:PORT, such as 127.0.0.1:9000, not 'localhost'
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise FlowUsageError(f"address is HOST:PORT, such as 127.0.0.1:9000, not {address!r}")
+    return address
 
 
 @overload
@@ -43,6 +60,7 @@ def listen(
     decode: Decoder[U] = ...,
     on_bound: Callable[[str, int], object] | None = None,
 ) -> _millstream.ByteSource[U]: ...
+@checked
 def listen(
     address: str,
     framing: str = "u32",
@@ -82,11 +100,11 @@ def listen(
         ['to', 'be']
     """
     return _millstream.tcp_listen(
-        address,
+        _host_and_port(address),
         framing=framing,
-        max_frame=max_frame,
+        max_frame=positive("max_frame", max_frame),
         connections=connections,
-        max_connections=max_connections,
+        max_connections=positive("max_connections", max_connections),
         decode=decode,
         on_bound=on_bound,
     )
@@ -106,6 +124,7 @@ def connect(
     max_frame: int = MAX_FRAME,
     decode: Decoder[U] = ...,
 ) -> _millstream.ByteSource[U]: ...
+@checked
 def connect(
     address: str,
     framing: str = "u32",
@@ -141,7 +160,9 @@ def connect(
         >>> out
         ['to', 'be']
     """
-    return _millstream.tcp_connect(address, framing=framing, max_frame=max_frame, decode=decode)
+    return _millstream.tcp_connect(
+        _host_and_port(address), framing=framing, max_frame=positive("max_frame", max_frame), decode=decode
+    )
 
 
 @overload
@@ -149,35 +170,36 @@ def send_to(
     address: str,
     framing: Literal["lines"],
     encode: None = None,
-    reconnect: float | None = None,
+    reconnect: Seconds | None = None,
     numbered: bool = False,
-    connect_timeout: float = 5.0,
+    connect_timeout: Seconds = 5.0,
 ) -> _millstream.ByteSink[object]: ...
 @overload
 def send_to(
     address: str,
     framing: str = "u32",
     encode: None = None,
-    reconnect: float | None = None,
+    reconnect: Seconds | None = None,
     numbered: bool = False,
-    connect_timeout: float = 5.0,
+    connect_timeout: Seconds = 5.0,
 ) -> _millstream.ByteSink[Frame]: ...
 @overload
 def send_to(
     address: str,
     framing: str = "u32",
     encode: Callable[[U], Frame] = ...,
-    reconnect: float | None = None,
+    reconnect: Seconds | None = None,
     numbered: bool = False,
-    connect_timeout: float = 5.0,
+    connect_timeout: Seconds = 5.0,
 ) -> _millstream.ByteSink[U]: ...
+@checked
 def send_to(
     address: str,
     framing: str = "u32",
     encode: Callable[[Any], Any] | None = None,
-    reconnect: float | None = None,
+    reconnect: Seconds | None = None,
     numbered: bool = False,
-    connect_timeout: float = 5.0,
+    connect_timeout: Seconds = 5.0,
 ) -> _millstream.ByteSink[Any]:
     """Connects to an address and writes messages. Each worker has a connection of its own.
 
@@ -190,10 +212,10 @@ def send_to(
         address: the address, ``host:port``.
         framing: how messages are separated; see :mod:`millstream.tcp`.
         encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
-        reconnect: for how many seconds a lost connection is tried again; messages that the receiver had not
+        reconnect: for how long a lost connection is tried again; messages that the receiver had not
             read are lost then. None: a lost connection is an error.
         numbered: whether messages are numbered.
-        connect_timeout: how many seconds the sink waits for the receiver at the start.
+        connect_timeout: how long the sink waits for the receiver at the start.
 
     Returns:
         A sink of bytes, ``str``, records, or items for ``encode``.
@@ -211,10 +233,10 @@ def send_to(
         'to\\nbe\\n'
     """
     return _millstream.tcp_send_to(
-        address,
+        _host_and_port(address),
         framing=framing,
         encode=encode,
-        reconnect=reconnect,
+        reconnect=seconds_or_none("reconnect", reconnect),
         numbered=numbered,
-        connect_timeout=connect_timeout,
+        connect_timeout=seconds("connect_timeout", connect_timeout),
     )

@@ -162,7 +162,7 @@ def tumbling(length: Seconds, offset: Seconds = 0) -> Window:
     """Makes windows of one length that follow one another.
 
     Args:
-        length: seconds or a timedelta.
+        length: the duration.
         offset: the start of one of the windows; the others begin at multiples of the length from there.
 
     Returns:
@@ -188,8 +188,8 @@ def sliding(length: Seconds, every: Seconds, offset: Seconds = 0) -> Window:
     """Makes windows of one length that overlap.
 
     Args:
-        length: seconds or a timedelta.
-        every: seconds or a timedelta from the start of one window to the start of the next, at most the
+        length: the duration.
+        every: the time from the start of one window to the start of the next, at most the
             length.
         offset: the start of one of the windows.
 
@@ -220,7 +220,7 @@ def session(gap: Seconds) -> Window:
     exactly ``gap`` apart are in one session.
 
     Args:
-        gap: seconds or a timedelta.
+        gap: the duration.
 
     Returns:
         The windows.

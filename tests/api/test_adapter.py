@@ -450,7 +450,7 @@ def test_wrong_functions_and_options() -> None:
         ms.source(partitions=["a", "a"])
     with pytest.raises(ms.FlowUsageError, match="durable=True"):
         ms.source(keep="7d")
-    with pytest.raises(TypeError, match=r"ms\.Backoff"):
+    with pytest.raises(ms.FlowUsageError, match=r"retry is a ms\.Backoff"):
         ms.source(retry=3)  # type: ignore[call-overload]
     with pytest.raises(ms.FlowUsageError, match="keep is a time"):
         ms.source(durable=True, keep="soon")

@@ -88,11 +88,11 @@ def test_durable_by_method_keeps_the_option(tmp_path: Path) -> None:
 
 
 def test_wrong_options() -> None:
-    with pytest.raises(TypeError, match="function of an item"):
+    with pytest.raises(ms.FlowUsageError, match="key is a function or a text"):
         ms.Dedupe(3)  # type: ignore[arg-type]
     with pytest.raises(ms.FlowUsageError, match="1 or more"):
         ms.Dedupe(identity, count=0)
     with pytest.raises(ms.FlowUsageError, match="within"):
         ms.Dedupe(identity, within=-1)
-    with pytest.raises(TypeError, match=r"ms\.Dedupe"):
+    with pytest.raises(ms.FlowUsageError, match=r"dedupe is a ms\.Dedupe"):
         ms.source(dedupe=identity)  # type: ignore[call-overload]

@@ -29,7 +29,10 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "no logic": (lambda: stream().key_by(int).stateful("s", dict), "dict has no method on_item"),
     "no state": (lambda: stream().key_by(int).stateful("s", divmod), r"divmod .* needs state="),
     "arguments": (lambda: stream().key_by(int).stateful("s", Needy), "calls Needy without arguments"),
-    "connections": (lambda: ms.tcp.listen("a:1", max_connections=0), "max_connections is 1 or more"),
+    "connections": (
+        lambda: ms.tcp.listen("a:1", max_connections=0),
+        "max_connections is a number",
+    ),
     "on_error": (lambda: stream().map(str, on_error="ignore"), 'not "ignore"'),
     "emit": (lambda: stream().key_by(int).count(emit="never"), "not 'never'"),
     "merge kinds": (lambda: stream().merge(stream().key_by(int)), "without keys merges"),
@@ -161,5 +164,5 @@ def test_an_epoch_has_a_length_that_can_be_meant(tmp_path: Path, epoch: float) -
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_generator_has_a_rate_that_can_be_meant(rate: float) -> None:
-    with pytest.raises(ValueError, match="rate is a number of items a second, not"):
+    with pytest.raises(ValueError, match="rate is a number of items a second above 0, not"):
         ms.generate(lambda: iter(range(3)), rate=rate)

@@ -197,7 +197,7 @@ def test_csv_headers_and_dialects(tmp_path: Path) -> None:
     for options, said in (
         ({"quote": "ab"}, 'quote is one ASCII character that ends no line, not "ab"'),
         ({"header": ["a", "a"]}, "header is True, False or the names of the fields, each once"),
-        ({"header": "a"}, "header is True, False or the names"),
+        ({"header": "a"}, "header is True or False or a list of texts"),
     ):
         with pytest.raises(ms.FlowUsageError, match=said):
             read(**options)

@@ -159,8 +159,8 @@ def test_many_clients_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
-        (lambda: ms.http.listen("127.0.0.1:0", body="xml"), 'not "xml"'),  # type: ignore[call-overload]
-        (lambda: ms.http.listen("127.0.0.1:0", timeout=-1.0), "negative"),
+        (lambda: ms.http.listen("127.0.0.1:0", body="xml"), "not 'xml'"),  # type: ignore[call-overload]
+        (lambda: ms.http.listen("127.0.0.1:0", timeout=-1.0), "timeout is a number of seconds"),
         (lambda: ms.http.listen("127.0.0.1:0").durable(), "durable already"),
     ],
 )

@@ -255,7 +255,7 @@ def test_mistakes_are_found_before_a_request_comes(tmp_path: Path) -> None:
         ms.http.listen("127.0.0.1:0", reply=1)
     with pytest.raises(ms.FlowUsageError, match="no source of requests"):
         ms.http.reply(ms.files.lines(tmp_path / "in"))
-    with pytest.raises(ms.FlowUsageError, match=r"a source of ms\.http\.listen"):
+    with pytest.raises(ms.FlowUsageError, match="source is a ByteSource"):
         ms.http.reply("asked")  # type: ignore[arg-type]
     with pytest.raises(ms.FlowUsageError, match="give it a time to wait for replies"):
         ms.http.reply(ms.http.listen("127.0.0.1:0", item="request"))

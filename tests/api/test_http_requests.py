@@ -325,7 +325,7 @@ def test_records_of_another_body_are_named_and_wait(tmp_path: Path) -> None:
             lambda: ms.http.post("http://x", token="a", oauth=ms.http.OAuth("http://x", "a", "b")),
             "oauth",
         ),
-        (lambda: ms.http.OAuth("http://x", "a", None), "are texts"),  # type: ignore[arg-type]
+        (lambda: ms.http.OAuth("http://x", "a", None), "secret is a text"),  # type: ignore[arg-type]
     ],
 )
 def test_a_wrong_option_is_an_error(mistake: Any, says: str) -> None:

@@ -1,14 +1,17 @@
 """Sinks to external systems: ``ms.sink`` on functions and classes."""
 
 import asyncio
+import inspect
 import logging
 import threading
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import millstream as ms
 import pytest
 from millstream._run.trial import run_crashing
+from test_docstrings import PUBLIC
 
 SOON = ms.Backoff(first=0.001, most=0.01)
 
@@ -482,14 +485,46 @@ def test_a_sink_is_called_in_tests_of_its_own() -> None:
         sink.write([1], 0, 0)
 
 
+SINKS = {
+    "clickhouse.write": {"batch": 10_000, "batch_bytes": "16MiB"},
+    "mqtt.write": {},
+    "nats.write": {},
+    "objects.iceberg": {"batch": 100_000, "batch_bytes": "64MiB", "batch_age": 60.0},
+    "objects.write": {"batch": 100_000, "batch_bytes": "16MiB", "batch_age": 10.0},
+    "postgres.write": {"batch": 5000},
+    "rabbitmq.write": {},
+    "redis.write": {},
+    "sqlite.write": {"batch": 5000},
+}
+"""The sinks with an outbox, and where their defaults differ."""
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_a_sink_shows_the_options_of_its_outbox(name: str) -> None:
+    module, _, function = name.partition(".")
+    write = getattr(getattr(ms, module), function)
+    shown = inspect.signature(write).parameters
+    for option, each in inspect.signature(ms.sink).parameters.items():
+        if option not in ("write", "encode", "decode"):
+            default = SINKS[name].get(option, each.default)
+            assert (shown[option].default, shown[option].annotation) == (default, each.annotation)
+            assert f"    {option}: " in (inspect.getdoc(write) or "")
+
+
+def test_no_other_sink_hides_its_options() -> None:
+    for name, it in PUBLIC.items():
+        if isinstance(it, FunctionType):
+            assert not {"outbox", "options"} & inspect.signature(it).parameters.keys(), name
+
+
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("postgres table t", lambda **options: ms.postgres.write("dbname=x", "t", **options)),
-        ("sqlite table t", lambda **options: ms.sqlite.write("x.db", "t", **options)),
-        ("redis s", lambda **options: ms.redis.write("redis://localhost", "s", **options)),
+        (r"ms.postgres.write\(\)", lambda **options: ms.postgres.write("dbname=x", "t", **options)),
+        (r"ms.sqlite.write\(\)", lambda **options: ms.sqlite.write("x.db", "t", **options)),
+        (r"ms.redis.write\(\)", lambda **options: ms.redis.write("redis://localhost", "s", **options)),
     ],
 )
-def test_an_option_that_does_not_exist_is_named_with_its_sink(name: str, make: Any) -> None:
+def test_an_option_that_does_not_exist_is_named_with_its_function(name: str, make: Any) -> None:
     with pytest.raises(TypeError, match=f"^{name} got an unexpected keyword argument 'bach'$"):
         make(bach=1)

@@ -124,7 +124,7 @@ def test_errors_are_their_own_and_builtin_ones(tmp_path: Path, queues: ms.Queues
         ms.Queues(tmp_path / "other", sync="sometimes")  # type: ignore[arg-type]
     with pytest.raises(ms.QueueUsageError, match="timeout is a number of seconds"):
         queues["q"].get(timeout=-1)
-    with pytest.raises(ms.QueueUsageError, match="timeout is a number of seconds or a timedelta, not 'x'"):
+    with pytest.raises(ms.QueueUsageError, match="timeout is a number of seconds, .*not 'x'"):
         queues["q"].get(timeout="x")  # type: ignore[arg-type]
     for flags in (-1, 1 << 32):
         with pytest.raises(ms.QueueUsageError, match=f"flags is a number from 0 to 4294967295, not {flags}"):

@@ -130,7 +130,7 @@ class Nested(NamedTuple):
     [
         (Nested, r"Nested.names is of list\[str\], which is not made of text"),
         (int, "types is a dataclass, NamedTuple, TypedDict or msgspec.Struct, or functions"),
-        (Item("tea", 3), "types is a dataclass"),
+        (Item("tea", 3), "types is a mapping from texts to functions, a class or None"),
     ],
 )
 def test_another_class_is_refused_when_the_source_is_made(of: Any, why: str) -> None:

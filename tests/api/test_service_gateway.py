@@ -253,10 +253,10 @@ def test_a_feed_has_the_calls_of_a_journal(folder: Path) -> None:
             "the interface Orders is of a and of b",
         ),
         (["--feed", "a/x", "--feed", "b/x"], 1, "a/x and b/x are feeds of one name"),
-        (["--feed", "x", "--sync", "often"], 2, "--sync: sync='often': it is never, always"),
+        (["--feed", "x", "--sync", "often"], 2, '--sync: sync is "never", "always"'),
         (["--feed", "x", "--max-body", "0"], 2, "'0' is no number from 1 to 16777216"),
         (["--feed", "x", "--idempotency-keep", "0s"], 2, "'0s' is no time from 1s to 366d"),
-        (["--feed", "x", "--idempotency-keep", "1"], 2, "'1' is no length of time like 10ms, 5s"),
+        (["--feed", "x", "--idempotency-keep", "1"], 2, "'1' is no time from 1s to 366d"),
         (["--feed", "x", "--token-file", "none"], 2, "none: No such file or directory"),
         (["--feed", "x", "--token-file", "desk.py"], 1, "a token is one or more visible ASCII"),
         (

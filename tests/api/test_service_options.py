@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import followed
 import millstream as ms
 import pytest
-from millstream._service.options import Sync
+from millstream._values.durations import Sync
 
 TIMEOUT = 60
 
@@ -88,18 +88,18 @@ def test_publishers_of_several_threads_wait_without_the_interpreter(tmp_path: Pa
 
 @pytest.mark.parametrize("sync", ["", "often", "0s", 0, -1, None, "10"])
 def test_a_sync_that_makes_no_sense(tmp_path: Path, sync: Any) -> None:
-    with pytest.raises(ms.ServiceError, match="it is never, always, or a time above 0"):
+    with pytest.raises(ms.ServiceError, match="sync is "):
         ms.publisher(Numbers, tmp_path / "n", sync=sync)  # type: ignore[type-abstract]
-    with pytest.raises(ms.ServiceError, match="it is never, always, or a time above 0"):
+    with pytest.raises(ms.ServiceError, match="sync is "):
         ms.serve(Adder, tmp_path / "n", out=tmp_path / "s", sync=sync)
     assert not (tmp_path / "n").exists() and not (tmp_path / "s").exists()
 
 
 def test_other_options_that_make_no_sense(tmp_path: Path) -> None:
     for count in (-1, 65, True, 1.5, "1"):
-        with pytest.raises(ms.ServiceError, match="a number of followers, from 0 to 64"):
+        with pytest.raises(ms.ServiceError, match="wait_follower.* is a .*number"):
             ms.publisher(Numbers, tmp_path / "n", wait_follower=count)  # type: ignore
-    with pytest.raises(ms.ServiceError, match="a number of seconds from 0 on"):
+    with pytest.raises(ms.ServiceError, match="timeout is a number of seconds from 0 to"):
         ms.publisher(Numbers, tmp_path / "n", timeout=-1.0)  # type: ignore[type-abstract]
     always: list[tuple[Sync, int]] = [("always", 0), ("never", 1)]
     for sync, followers in always:
@@ -138,7 +138,7 @@ def test_the_outputs_of_a_service_are_as_durable_as_asked(
         "x",
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
-    assert done.returncode == 1 and "sync='x'" in done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "sync is " in done.stderr.splitlines()[-1]
 
 
 def test_a_service_ends_by_drain_when_its_outputs_are_followed(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_what_a_timer_raises_is_raised_and_times_are_checked() -> None:
     with pytest.raises(LookupError, match="no rate"):
         trial.advance(1)
     for wrong in (-1.0, math.nan, math.inf):
-        with pytest.raises(ServiceError, match="advanced by 0 seconds to 285 years"):
+        with pytest.raises(ServiceError, match="seconds is a number of seconds from 0"):
             trial.advance(wrong)
     with pytest.raises(ServiceError, match="needs a time zone"):
         trial.advance_to(datetime(2026, 1, 1))

@@ -57,7 +57,7 @@ def test_hosts_from_a_file(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ((2, ["a:1", "b:1"]), "process is a number from 0 to 1 for 2 hosts, not 2"),
-        ((0, "a:1"), "hosts is a list of addresses, not 'a:1'"),
+        ((0, "a:1"), "hosts is a list of texts, not 'a:1'"),
     ],
 )
 def test_wrong_arguments_of_a_cluster_are_named(arguments: tuple[int, list[str]], message: str) -> None:

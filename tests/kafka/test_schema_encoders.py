@@ -253,9 +253,9 @@ def test_protobuf_in_another_order_of_the_registry(registry: Registry) -> None:
         ({"schema": None, "naming": "record"}, "needs a schema with a name"),
         ({"schema": ["int", "string"], "naming": "record"}, "needs a schema with a name"),
         ({"schema": "{"}, "schema is no JSON"),
-        ({"schema": 5}, "schema is text or a dict"),
-        ({"references": [("a", "b")]}, "a reference is"),
-        ({"references": [("a", "b", "1")]}, "a reference is"),
+        ({"schema": 5}, "schema is a text, a mapping"),
+        ({"references": [("a", "b")]}, "references is a list of tuples of texts, texts, whole numbers"),
+        ({"references": [("a", "b", "1")]}, "references is a list of tuples of texts, texts, whole numbers"),
         ({"schema": None, "references": [("a", "b", 1)]}, "references are those of schema="),
     ],
 )

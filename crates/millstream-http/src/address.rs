@@ -62,6 +62,17 @@ impl Bound {
     }
 }
 
+/// Refuses what is no address.
+///
+/// # Errors
+/// One line that says what an address is.
+pub(crate) fn check(address: &str) -> std::result::Result<(), String> {
+    match address.strip_prefix(UNIX) {
+        Some(_) => Ok(()),
+        None => host_and_port(address).map(|_| ()),
+    }
+}
+
 /// The host and the port that a text names; the host is 127.0.0.1 unless it names one.
 ///
 /// # Errors

@@ -25,7 +25,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::sink::{Sink, Token, Writer};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use crate::address::Bound;
+use crate::address::{self, Bound};
 use crate::lock;
 use crate::rules::{CLIENT_BYTES_MAX, ServerRules};
 use crate::server::Server;
@@ -143,14 +143,24 @@ impl Feed {
         self
     }
 
+    /// Refuses an address that is none, and what no request can match; a run does it too.
+    ///
+    /// # Errors
+    /// One line that names the option.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn check(&self) -> Result<(), Cause> {
+        address::check(&self.address)?;
+        self.path.check()?;
+        self.rules.check()
+    }
+
     /// The server, which the first writer starts.
     fn running(&self) -> Result<Arc<Running>, Cause> {
         let mut running = lock(&self.running);
         if let Some(running) = running.upgrade() {
             return Ok(running);
         }
-        self.path.check()?;
-        self.rules.check()?;
+        self.check()?;
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
         let clients = Arc::new(Clients::new(&address, self.client_bytes_max));

@@ -29,7 +29,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Beginning, Partition, Position, Recording, Resumable, Source};
 
-use crate::address::Bound;
+use crate::address::{self, Bound};
 use crate::lock;
 use crate::rules::{BODY_BYTES_LIMIT, BODY_BYTES_MAX, ServerRules};
 use crate::url::UrlPath;
@@ -265,6 +265,17 @@ impl Listen {
         self
     }
 
+    /// Refuses an address that is none, what no request can match, and items that requests do not have; a run does it
+    /// too.
+    ///
+    /// # Errors
+    /// One line that names the option.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn check(&self) -> Result<(), Cause> {
+        address::check(&self.address)?;
+        self.rules.check()
+    }
+
     /// Where the requests of a run are kept, and the number of the first that is not processed.
     fn store(&self, resume: Option<&Position>) -> Result<(Store, u64), Cause> {
         let Some(recorded) = lock(&self.recorded).upgrade() else {
@@ -287,7 +298,7 @@ impl Source<Frames> for Listen {
         resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
-        self.rules.check()?;
+        self.check()?;
         let (store, first) = self.store(resume)?;
         let intake = Intake::new(
             store,

@@ -1,12 +1,11 @@
 //! A clock that a test sets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use millstream_flow::testing::VirtualClock as Engine;
 use pyo3::prelude::*;
 
-use crate::time::{seconds, to_nanos};
+use crate::time::{duration, seconds, to_nanos};
 use millstream_flow::clock::Clock;
 
 /// The clock of a run, as a function.
@@ -53,17 +52,20 @@ impl VirtualClock {
     /// Advances the clock.
     ///
     /// Args:
-    ///     by: a timedelta.
+    ///     by: a number of seconds, a timedelta or text like ``"1m"``.
+    ///
+    /// Raises:
+    ///     FlowUsageError: it is no duration.
     ///
     /// Example:
     ///     >>> import millstream as ms
     ///     >>> clock = ms.testing.clock(100)
-    ///     >>> from datetime import timedelta
-    ///     >>> clock.advance(timedelta(seconds=5))
+    ///     >>> clock.advance(5)
     ///     >>> clock.time()
     ///     105.0
-    fn advance(&self, by: Duration) {
-        self.clock.advance(by);
+    fn advance(&self, by: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.clock.advance(duration("by", by, 0, "FlowUsageError")?);
+        Ok(())
     }
 
     /// Sets the clock, forward or back.

@@ -4,6 +4,8 @@
 //! A number with a fraction counts to the microsecond: a float resolves that in this
 //! century, so that a time survives the conversion both ways.
 
+use std::time::Duration;
+
 use millstream_flow::Timed;
 use millstream_flow::time::{BEFORE_ALL, NEVER};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -52,6 +54,22 @@ pub(crate) fn to_nanos_with(moments: &mut Moments, time: &Bound<'_, PyAny>) -> P
         "a time is a number of seconds or a datetime, not {}",
         show(time)
     )))
+}
+
+/// A duration as Python's half reads it: from `least` nanoseconds on; its errors are of the class `error`.
+pub(crate) fn duration(
+    name: &str,
+    given: &Bound<'_, PyAny>,
+    least: u64,
+    error: &str,
+) -> PyResult<Duration> {
+    let py = given.py();
+    let read = py
+        .import("millstream._values.durations")?
+        .getattr("nanos")?;
+    let error = py.import("millstream")?.getattr(error)?;
+    let nanos = read.call1((name, given, least, error))?;
+    Ok(Duration::from_nanos(nanos.extract()?))
 }
 
 /// The error of a number that is no time. Most such numbers are milliseconds.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .._values.types import AnySource, U
 
-    Keep: TypeAlias = "int | str | timedelta | None"
+Keep: TypeAlias = "int | str | timedelta | None"
 
 
 BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

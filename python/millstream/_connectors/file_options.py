@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+import os
+
 from .._errors.flow import FlowUsageError
-from .._values.durations import nanos
+from .._values.durations import seconds_or_none
 from .._values.row_class import row_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Literal, TypeAlias
 
     from .._values.durations import Seconds
 
-    Path = str | os.PathLike[str]
-
+Path: TypeAlias = "str | os.PathLike[str]"
+Compression: TypeAlias = 'Literal["auto", "gzip", "zstd"] | None'
 
 MAX_FRAME = 1 << 20
 """The default for the longest line, message or record, in bytes."""
 
 
 def paths_of(path: Path | Sequence[Path]) -> list[Path]:
-    return list(path) if isinstance(path, (list, tuple)) else [path]  # type: ignore[list-item]
-
-
-def positive(name: str, number: object) -> int:
-    if not isinstance(number, int) or number < 1:
-        raise FlowUsageError(f"{name} is a number, 1 or more, not {number!r}")
-    return number
+    found = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    if not found:
+        raise FlowUsageError("path is a file, or several, not []")
+    return found
 
 
 def poll(follow: Seconds | None) -> float | None:
-    return None if follow is None else nanos("follow", follow) / 1e9
+    return seconds_or_none("follow", follow)
 
 
 def types_of(
@@ -42,15 +40,8 @@ def types_of(
     if types is None:
         return [], None
     functions, row = row_class(types) if isinstance(types, type) else (types, None)
-    if not hasattr(functions, "items"):
-        raise FlowUsageError(
-            "types is a dataclass, NamedTuple, TypedDict or msgspec.Struct, or functions by the names of "
-            f"fields, not {types!r}"
-        )
     typed = list(functions.items())
-    for name, function in typed:
-        if not callable(function):
-            raise FlowUsageError(f"types has a function for each name, not {function!r} for {name!r}")
+    for name, _ in typed:
         if header is False:
             raise FlowUsageError("types needs the names of the fields: header is True or the names")
         if header is not True and name not in header:

@@ -8,6 +8,8 @@ from time import monotonic
 from typing import Generic
 
 from .._errors.command import BY_SIGPIPE, discard_output
+from .._errors.flow import FlowUsageError
+from .._values.checked import checked, positive
 from .._values.types import T_co, T_contra
 
 TYPE_CHECKING = False
@@ -252,6 +254,7 @@ class _Generator(Source[T_co]):
         return _Generating(items, self.rate, self.batch_size, position or 0)
 
 
+@checked
 def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_size: int = 1024) -> Source[U]:
     """Makes a source of the items of an iterable.
 
@@ -264,8 +267,8 @@ def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_s
         A source.
 
     Raises:
-        TypeError: ``make`` is not callable.
-        ValueError: ``rate`` is not a finite number above 0.
+        FlowUsageError: ``make`` is no function, ``rate`` is not a finite number above 0, or ``batch_size``
+            is below 1.
 
     Example:
         >>> import millstream as ms
@@ -275,11 +278,9 @@ def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_s
         >>> out
         [0, 2, 4, 6, 8]
     """
-    if not callable(make):
-        raise TypeError("generate takes a function that returns an iterable, so that a flow can run twice")
     if rate is not None and not 0 < rate < float("inf"):
-        raise ValueError(f"rate is a number of items a second, not {rate!r}")
-    return _Generator(make, rate, max(1, batch_size))
+        raise FlowUsageError(f"rate is a number of items a second above 0, not {rate!r}")
+    return _Generator(make, rate, positive("batch_size", batch_size))
 
 
 class ReaderEnded(SystemExit):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._errors.flow import FlowUsageError
+from .._values.checked import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+@checked
 @dataclass(frozen=True)
 class OAuth:
     """Client credentials of OAuth 2.0, for ``ms.http.post(oauth=...)``.
@@ -43,13 +44,6 @@ class OAuth:
     scope: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
     in_body: bool = False
-
-    def __post_init__(self) -> None:
-        pairs = [*self.parameters.keys(), *self.parameters.values()]
-        if any(not isinstance(text, str) for text in [self.url, self.id, self.secret, *pairs]):
-            raise FlowUsageError("OAuth: url, id, secret and parameters are texts")
-        if self.scope is not None and not isinstance(self.scope, str):
-            raise FlowUsageError("OAuth: scope is a text; several are divided by spaces")
 
     def _parts(self) -> tuple[str, str, str, bool, list[tuple[str, str]]]:
         scope = [] if self.scope is None else [("scope", self.scope)]

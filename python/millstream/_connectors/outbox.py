@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from .. import _millstream
 from .._errors.flow import FlowError, FlowUsageError
 from .._values.backoff import Backoff
-from .._values.durations import nanos
+from .._values.checked import checked, public_name
+from .._values.durations import seconds, seconds_or_none
 from .durable import retention_of
 from .io import Sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from datetime import timedelta
     from typing import ParamSpec, TypedDict
 
     from typing_extensions import Unpack
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from .._values.durations import Seconds
 
     P = ParamSpec("P")
+    U = TypeVar("U")
 
     class OutboxOptions(TypedDict, total=False):
         """The options of an outbox, as :func:`sink` has them."""
 
         retry: Backoff | None
         max_bytes: int | str
-        max_age: Seconds | str | None
+        max_age: Seconds | None
         batch: int
         batch_bytes: int | str
         batch_age: Seconds | None
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
+
+
+OPTIONS = ("retry", "max_bytes", "max_age", "batch", "batch_bytes", "batch_age", "wait_at_end")
+"""The options of an outbox."""
 
 
 def refused(number: int, reason: str) -> None:
@@ -153,6 +159,7 @@ def sink(
     write: None = None,
     **options: Unpack[SinkOptions],
 ) -> _Decorator: ...
+@checked
 def sink(
     write: Any = None,
     *,
@@ -160,7 +167,7 @@ def sink(
     decode: Callable[[bytes], Any] | None = None,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
-    max_age: Seconds | str | None = None,
+    max_age: Seconds | None = None,
     batch: int = 1000,
     batch_bytes: int | str = "1MiB",
     batch_age: Seconds | None = None,
@@ -192,16 +199,16 @@ def sink(
         decode: makes an item of these bytes. None: ``write`` receives the bytes where ``encode`` is given.
         retry: the delays after failed attempts. None: ``Backoff()``, from 0.1 s to 30 s, without end.
         max_bytes: sources pause while more waits: a number of bytes, or text such as ``"1GiB"``.
-        max_age: sources pause while an older item waits: seconds, a timedelta, or text such as ``"1h"``.
+        max_age: sources pause while an older item waits.
         batch: the largest number of items in a delivery.
         batch_bytes: a delivery ends at the item with which it has so many bytes: a number, or text as for
             ``max_bytes``.
-        batch_age: a delivery that is not full waits until its oldest item has this age, in seconds or as a
-            timedelta, so that it has the items of several epochs; at the end of a run, and while sources
-            pause, none waits. None: committed items are delivered as soon as possible.
-        wait_at_end: how long a flow whose sources have ended waits for a destination that fails, in seconds.
-            Without a state directory this, ``max_bytes``, ``max_age`` and ``batch_age`` have no effect: a
-            worker waits for each delivery, as often as ``retry`` says.
+        batch_age: a delivery that is not full waits until its oldest item has this age, so that it has the
+            items of several epochs; at the end of a run, and while sources pause, none waits. None: committed
+            items are delivered as soon as possible.
+        wait_at_end: how long a flow whose sources have ended waits for a destination that fails. Without a
+            state directory this, ``max_bytes``, ``max_age`` and ``batch_age`` have no effect: a worker waits
+            for each delivery, as often as ``retry`` says.
 
     Returns:
         The sink for a function. For a class, a function with the same arguments that returns the sink.
@@ -232,13 +239,13 @@ def sink(
     options = {
         "encode": encode,
         "decode": decode,
-        "retry": (retry.first, retry.most, retry.factor, retry.tries),
+        "retry": retry._parts(),
         "max_bytes": _size(max_bytes),
-        "max_age": _age(max_age),
+        "max_age": seconds_or_none("max_age", max_age, 0),
         "batch": _records(batch),
         "batch_bytes": _batch_size(batch_bytes),
-        "batch_age": None if batch_age is None else nanos("batch_age", batch_age, 0) / 1e9,
-        "wait_at_end": nanos("wait_at_end", wait_at_end, 0) / 1e9,
+        "batch_age": seconds_or_none("batch_age", batch_age, 0),
+        "wait_at_end": seconds("wait_at_end", wait_at_end, 0),
     }
     if write is None:
         return functools.partial(_make, options=options)
@@ -252,15 +259,43 @@ def destination(name: str, made: type[Any], **outbox: Unpack[SinkOptions]) -> Ca
         name: what the sink is called in messages.
         made: the class of the destination.
         outbox: the options of its outbox.
-
-    Raises:
-        TypeError: there is no such option.
     """
-    unknown = [option for option in outbox if option not in inspect.signature(sink).parameters]
-    if unknown:
-        raise TypeError(f"{name} got an unexpected keyword argument {unknown[0]!r}")
     make: Callable[..., OutboxSink[Any]] = sink(type(name, (made,), {}), **outbox)
     return make
+
+
+def with_outbox(**defaults: Unpack[OutboxOptions]) -> Callable[[Callable[P, U]], Callable[P, U]]:
+    """A decorator of functions that make sinks with an outbox, whose options they have as ``**outbox``.
+
+    They show these options, with the descriptions of :func:`sink` and these defaults.
+    """
+
+    def decorate(write: Callable[P, U]) -> Callable[P, U]:
+        signature = inspect.signature(write)
+        *own, _ = signature.parameters.values()
+        options = [
+            each.replace(default=defaults.get(each.name, each.default))
+            for each in inspect.signature(sink).parameters.values()
+            if each.name in OPTIONS
+        ]
+        shown = signature.replace(parameters=[*own, *options])
+
+        @functools.wraps(write)
+        def make(*args: P.args, **given: P.kwargs) -> U:
+            for name in given:
+                if name not in shown.parameters:
+                    raise TypeError(f"{public_name(write)}() got an unexpected keyword argument {name!r}")
+            made: Any = {**defaults, **given}
+            return write(*args, **made)
+
+        before, returns, after = inspect.cleandoc(write.__doc__ or "").partition("\n\nReturns:")
+        about = inspect.cleandoc(sink.__doc__ or "")
+        lines = re.findall(rf"^    (?:{'|'.join(OPTIONS)}): .*\n(?:     .*\n)*", about, re.MULTILINE)
+        make.__doc__ = "\n".join([before, "".join(lines).rstrip() + returns + after])
+        make.__signature__ = shown  # type: ignore[attr-defined]
+        return checked(make)
+
+    return decorate
 
 
 class _Decorator(Protocol):
@@ -352,25 +387,6 @@ def _size(max_bytes: int | str, name: str = "max_bytes") -> int:
     return size
 
 
-def _age(max_age: float | timedelta | str | None) -> float | None:
-    """A number of seconds.
-
-    >>> _age("1h")
-    3600.0
-    """
-    if max_age is None:
-        return None
-    if not isinstance(max_age, str):
-        return nanos("max_age", max_age, 0) / 1e9
-    try:
-        _, _, seconds = retention_of(max_age)
-    except FlowUsageError:
-        seconds = None
-    if seconds is None:
-        raise FlowUsageError(f'max_age is a number of seconds or a time like "1h", not {max_age!r}')
-    return seconds
-
-
 def _batch_size(batch_bytes: int | str) -> int:
     size = _size(batch_bytes, "batch_bytes")
     if not 1 <= size <= 1 << 30:
@@ -379,6 +395,6 @@ def _batch_size(batch_bytes: int | str) -> int:
 
 
 def _records(batch: int) -> int:
-    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch < 1 << 32:
+    if not 1 <= batch < 1 << 32:
         raise FlowUsageError(f"batch is a number of items, from 1, not {batch!r}")
     return batch

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 
 from .._errors.flow import FlowError, FlowUsageError
+from .._values.checked import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def library(module: str, package: str, extra: str) -> Any:
         ) from None
 
 
+@checked
 @dataclass(frozen=True)
 class Login:
     """How a connector logs in. Secrets are in no ``repr``, log and error.
@@ -191,28 +193,16 @@ class Server:
         return self.error(f"{text}: {way}, to read by start=", True)
 
 
-def named(kind: str, **names: object) -> None:
+def named(**names: object) -> None:
     """Checks names that may not be empty.
 
-    >>> named("read", stream="orders", consumer="")
+    >>> named(stream="orders", consumer="")
     Traceback (most recent call last):
-    millstream.FlowUsageError: read: consumer is a name, not ''
+    millstream.FlowUsageError: consumer is a name, not ''
     """
     for name, value in names.items():
-        if not isinstance(value, str) or not value:
-            raise FlowUsageError(f"{kind}: {name} is a name, not {value!r}")
-
-
-def chosen(option: str, value: object, *among: str) -> None:
-    """Checks a value.
-
-    >>> chosen("start", "now", "earliest", "latest")
-    Traceback (most recent call last):
-    millstream.FlowUsageError: start is "earliest" or "latest", not 'now'
-    """
-    if value not in among:
-        values = " or ".join(f'"{each}"' for each in among)
-        raise FlowUsageError(f"{option} is {values}, not {value!r}")
+        if value == "":
+            raise FlowUsageError(f"{name} is a name, not ''")
 
 
 def message_of(item: Any, encode: Callable[[Any], Any] | None, kind: type[M], body: str) -> M:

@@ -48,13 +48,10 @@ class TableOptions:
     timeout: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.table, str) or not self.table:
+        if not self.table:
             raise FlowUsageError(f'table is a name such as "orders", not {self.table!r}')
         if self.delete is not None and not self.key:
             raise FlowUsageError("delete needs key: it deletes the row of a key")
-        for name, function in (("delete", self.delete), ("truncate", self.truncate)):
-            if function is not None and not callable(function):
-                raise FlowUsageError(f"{name} is a function that takes an item, not {function!r}")
 
     def rows(self, names: Sequence[str]) -> Rows:
         """What makes rows of these columns."""
@@ -81,6 +78,6 @@ def column_names(option: str, names: str | Sequence[str] | None) -> tuple[str, .
     if isinstance(names, str):
         names = [names]
     found = tuple(names)
-    if not found or len(set(found)) < len(found) or not all(isinstance(name, str) and name for name in found):
+    if not found or len(set(found)) < len(found) or not all(found):
         raise FlowUsageError(f"{option} names different columns, at least one, not {names!r}")
     return found

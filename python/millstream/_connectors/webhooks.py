@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 from .. import _millstream
 from .._errors.flow import FlowUsageError
 from .._values import json as _json
-from .._values.durations import nanos
+from .._values.checked import checked
+from .._values.durations import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,11 +222,12 @@ class Signature:
 
     def __post_init__(self) -> None:
         secrets = [self.secrets] if isinstance(self.secrets, str) else list(self.secrets)
-        if not secrets or any(not isinstance(secret, str) or not secret for secret in secrets):
+        if not secrets or not all(secrets):
             raise FlowUsageError("the secret of a signature is a text that is not empty, or a list of such")
         object.__setattr__(self, "secrets", secrets)
 
     @classmethod
+    @checked
     def github(cls, secret: str | list[str]) -> Signature:
         """GitHub: ``X-Hub-Signature-256``.
 
@@ -241,13 +243,13 @@ class Signature:
         return replace(cls.hmac("x-hub-signature-256", secret, prefix="sha256="), scheme="github")
 
     @classmethod
+    @checked
     def stripe(cls, secret: str | list[str], tolerance: Seconds = 300.0) -> Signature:
         """Stripe: ``Stripe-Signature``, with a time.
 
         Args:
             secret: the secret of the endpoint, ``whsec_...``.
-            tolerance: the largest difference between the time of a signature and the clock, in seconds or
-                as a timedelta.
+            tolerance: the largest difference between the time of a signature and the clock.
 
         Returns:
             The signature.
@@ -255,9 +257,10 @@ class Signature:
         Raises:
             FlowUsageError: the secret is empty, or the tolerance no time.
         """
-        return cls("stripe", secret, _seconds(tolerance))
+        return cls("stripe", secret, seconds("tolerance", tolerance, 0))
 
     @classmethod
+    @checked
     def slack(cls, secret: str | list[str], tolerance: Seconds = 300.0) -> Signature:
         """Slack: ``X-Slack-Signature``, with a time.
 
@@ -265,8 +268,7 @@ class Signature:
 
         Args:
             secret: the signing secret of the app.
-            tolerance: the largest difference between the time of a signature and the clock, in seconds or
-                as a timedelta.
+            tolerance: the largest difference between the time of a signature and the clock.
 
         Returns:
             The signature.
@@ -274,9 +276,10 @@ class Signature:
         Raises:
             FlowUsageError: the secret is empty, or the tolerance no time.
         """
-        return cls("slack", secret, _seconds(tolerance))
+        return cls("slack", secret, seconds("tolerance", tolerance, 0))
 
     @classmethod
+    @checked
     def meta(cls, secret: str | list[str], verify_token: str) -> Signature:
         """Meta (Facebook, Instagram, WhatsApp): ``X-Hub-Signature-256``.
 
@@ -292,11 +295,12 @@ class Signature:
         Raises:
             FlowUsageError: the secret or the verify token is empty.
         """
-        if not isinstance(verify_token, str) or not verify_token:
+        if not verify_token:
             raise FlowUsageError("the verify token of a signature is a text that is not empty")
         return cls("meta", secret, verify_token=verify_token)
 
     @classmethod
+    @checked
     def hmac(
         cls,
         header: str,
@@ -326,10 +330,4 @@ class Signature:
             >>> ms.http.Signature.hmac("X-Shopify-Hmac-Sha256", "secret", base64=True)
             Signature(scheme='hmac')
         """
-        if hash not in ("sha256", "sha512", "sha1"):
-            raise FlowUsageError(f'the hash of a signature is "sha256", "sha512" or "sha1", not {hash!r}')
         return cls("hmac", secret, header=header, prefix=prefix, hash=hash, base64=base64)
-
-
-def _seconds(tolerance: Seconds) -> float:
-    return nanos("tolerance", tolerance, 0) / 1e9

@@ -6,6 +6,7 @@ import os
 import sys
 
 from .flow import FlowError, FlowUsageError, MemberLostError
+from .pages import page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,15 +37,20 @@ def write_errors_as(format: str) -> None:
     _is_json = format == "json"
 
 
-def report_error(message: str, code: int, verb: str = "run") -> int:
-    """Prints an error on one line of standard error, with the control characters of names escaped."""
+def report_error(message: str, code: int, verb: str = "run", see: str | None = None) -> int:
+    """Prints an error on one line of standard error, with the control characters of names escaped; and on the
+    next one the address of a page about it. Bad usage is one line."""
+    see = None if code == 2 else see
     from .._millstream import plain_text
 
     message = " ".join(message.split())
     if _is_json:
-        print_line("error", message, [("verb", verb), ("exit_code", code)])
+        link: list[tuple[str, object]] = [] if see is None else [("see", see)]
+        print_line("error", message, [("verb", verb), ("exit_code", code), *link])
     else:
         print(plain_text(f"millstream {verb}: {message}"), file=sys.stderr)
+        if see is not None:
+            print(f"see {see}", file=sys.stderr)
     return code
 
 
@@ -83,7 +89,7 @@ def discard_output() -> None:
 def failed(error: BaseException, what: str, verb: str = "run") -> int:
     """Prints the traceback of the user's code, and one line with the error; returns the exit code."""
     print_traceback(error)
-    return report_error(*describe(error, what), verb)
+    return report_error(*describe(error, what), verb, page(error))
 
 
 def frames_of(error: BaseException) -> TracebackType | None:

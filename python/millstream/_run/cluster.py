@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 
 from .._errors.flow import FlowUsageError
+from .._values.checked import checked
+from .._values.durations import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .._values.durations import Seconds
 
+
+@checked
 class Cluster:
     """The place of this process among those that run one flow: each calls :func:`millstream.run` with one.
 
@@ -36,8 +41,8 @@ class Cluster:
         listen: the address at which this process listens, ``HOST:PORT``. By default it listens at all
             addresses of the machine, with its port in ``hosts``; without a secret and certificates, and at a
             loopback address or a Unix socket, at that one only.
-        dead_after: after how many seconds without a sign of life another process is taken for dead, from 1.
-        meet_within: for how many seconds this process waits at its start until all have met, above 0. Then
+        dead_after: after what time without a sign of life another process is taken for dead, from one second.
+        meet_within: for how long this process waits at its start until all have met, above 0. Then
             ``run`` raises :class:`MemberLostError`, or returns if the flow had ended with nothing left to do.
 
     Raises:
@@ -59,11 +64,9 @@ class Cluster:
         tls_ca: str | os.PathLike[str] | None = None,
         tls_name: str | None = None,
         listen: str | None = None,
-        dead_after: float = 10.0,
-        meet_within: float = 300.0,
+        dead_after: Seconds = 10.0,
+        meet_within: Seconds = 300.0,
     ) -> None:
-        if isinstance(hosts, str) or not all(isinstance(host, str) for host in hosts):
-            raise FlowUsageError(f"hosts is a list of addresses, not {hosts!r}")
         if not 0 <= process < len(hosts):
             numbers = f"a number from 0 to {len(hosts) - 1}"
             raise FlowUsageError(f"process is {numbers} for {len(hosts)} hosts, not {process!r}")
@@ -76,10 +79,6 @@ class Cluster:
             )
         if tls_name is not None and not any(given):
             raise FlowUsageError("tls_name needs tls_cert, tls_key and tls_ca")
-        if not dead_after >= 1:
-            raise FlowUsageError(f"dead_after is a number of seconds from 1, not {dead_after!r}")
-        if not meet_within > 0:
-            raise FlowUsageError(f"meet_within is a number of seconds above 0, not {meet_within!r}")
         self.process = process
         self.hosts = list(hosts)
         self.secret_file = None if secret_file is None else os.fspath(secret_file)
@@ -87,8 +86,8 @@ class Cluster:
         if tls_cert is not None and tls_key is not None and tls_ca is not None:
             self.tls = (os.fspath(tls_cert), os.fspath(tls_key), os.fspath(tls_ca), tls_name)
         self.listen = listen
-        self.dead_after = float(dead_after)
-        self.meet_within = float(meet_within)
+        self.dead_after = seconds("dead_after", dead_after, 1_000_000_000)
+        self.meet_within = seconds("meet_within", meet_within)
 
     def __repr__(self) -> str:
         return f"Cluster(process={self.process}, hosts={self.hosts})"

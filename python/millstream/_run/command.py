@@ -4,8 +4,9 @@
 
 Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage and for a mistake in the
 description of the flow, 1 for a failure, 75 when another process of the flow was lost (a start again resumes
-it), 130 where a signal does not end it in an orderly way, with one line on standard error; if the user's code
-raised, its traceback is printed above that line, without our frames.
+it), 130 where a signal does not end it in an orderly way, with one line on standard error, and after it the
+address of a page about the error; if the user's code raised, its traceback is printed before, without our
+frames.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .._errors.command import (
     traceback_of,
     write_errors_as,
 )
+from .._errors.pages import page
 from .arguments import before_dashes, flags_passed, parse, split
 from .flow_file import divided, load
 from .ready_file import set_ready
@@ -48,12 +50,16 @@ def run_file(arguments: list[str]) -> int:
     if options.supervised is None and (options.restarts or (options.processes and not options.cluster)):
         return supervise(arguments, options)
     if options.supervised is None:
-        return run_process(options, None, report_error)
+
+        def report_own(message: str, code: int, see: str | None = None) -> int:
+            return report_error(message, code, see=see)
+
+        return run_process(options, None, report_own)
     from .supervised import Link
 
     link = Link(*options.supervised)
 
-    def report(message: str, code: int) -> int:
+    def report(message: str, code: int, see: str | None = None) -> int:
         link.send(error=message)
         return code
 
@@ -94,7 +100,7 @@ def supervise(arguments: list[str], options: CommandOptions) -> int:
     return FlowSupervisor(processes).run()
 
 
-def run_process(options: CommandOptions, link: Link | None, report: Callable[[str, int], int]) -> int:
+def run_process(options: CommandOptions, link: Link | None, report: Callable[..., int]) -> int:
     """Runs the flow in this process; ``report`` reports the error of one that has failed."""
     try:
         flow = load(options.file, options.arguments)
@@ -102,7 +108,7 @@ def run_process(options: CommandOptions, link: Link | None, report: Callable[[st
         return report(str(error), 2)
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         print_traceback(error)
-        return report(*describe(error, f"{options.file}: cannot be loaded"))
+        return report(*describe(error, f"{options.file}: cannot be loaded"), page(error))
     if link is not None:
         link.send(loaded=True, flow=flow.name)
     from .logs import configure
@@ -126,7 +132,7 @@ def run_process(options: CommandOptions, link: Link | None, report: Callable[[st
         print_traceback(error)
         if link is not None:
             link.send(traceback=traceback_of(error), missing=missing_of(error))
-        code = report(*describe(error, f'flow "{flow.name}"'))
+        code = report(*describe(error, f'flow "{flow.name}"'), page(error))
         if show_failed(options, observer, flow.name, error):
             wait_for_signal()
         return code

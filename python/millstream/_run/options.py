@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._errors.flow import FlowUsageError
-from .._values.durations import LONGEST
+from .._values.durations import of_text, seconds
 from .option import Options, number, option
 
 TYPE_CHECKING = False
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .. import _millstream
+    from .._values.durations import Seconds
     from .cluster import Cluster
     from .replica import Replica
 
@@ -30,20 +31,8 @@ SHARDS_MAX = 32_768
 # How values are checked.
 
 
-def seconds(name: str, value: Any) -> float:
-    if not is_number(value) or not 0 <= value <= LONGEST:
-        raise FlowUsageError(f"{name} is a number of seconds from 0 to 200 years, not {value!r}")
-    return float(value)
-
-
-def above_zero(name: str, value: Any) -> float:
-    if not is_number(value) or not value > 0:
-        raise FlowUsageError(f"{name} is a number of seconds above 0, not {value!r}")
-    return float(value)
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def from_zero(name: str, value: Any) -> float:
+    return seconds(name, value, 0)
 
 
 def directory(name: str, value: Any) -> str | None:
@@ -120,12 +109,11 @@ def replica(name: str, value: Any) -> Any:
 def length(text: str) -> float:
     """A length of time in seconds: ``1s``, ``100ms``, ``2m``, ``0.5``."""
     import argparse
-    import re
 
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)?", text)
+    found = of_text(text if text[-1:].isalpha() else f"{text}s")
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time like 1s or 100ms")
-    return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
+    return found
 
 
 def token(path: str) -> str:
@@ -188,11 +176,10 @@ class RunOptions(Options):
         metavar="DIR",
         group=STATE,
     )
-    epoch: float = option(
+    epoch: Seconds = option(
         default=1.0,
         help="the time between two commits",
-        more=", in seconds",
-        check=seconds,
+        check=from_zero,
         metavar="TIME",
         read=length,
         group=STATE,
@@ -272,8 +259,8 @@ class RunOptions(Options):
         check=function,
         flags=PYTHON,
     )
-    metrics_interval: float = option(
-        default=1.0, help="seconds between two reports", check=above_zero, flags=PYTHON
+    metrics_interval: Seconds = option(
+        default=1.0, help="the time between two reports", check=seconds, flags=PYTHON
     )
     cluster: Cluster | None = option(
         default=None,

@@ -6,8 +6,10 @@ import os
 import re
 
 from .._errors.flow import FlowUsageError
+from .._values.checked import checked
 
 
+@checked
 class Replica:
     """Where a flow serves its state directory while it runs, for ``millstream state follow`` elsewhere.
 
@@ -38,7 +40,7 @@ class Replica:
         tls_key: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
     ) -> None:
-        found = re.fullmatch(r"(.+):(\d{1,5})", address) if isinstance(address, str) else None
+        found = re.fullmatch(r"(.+):(\d{1,5})", address)
         if found is None or int(found[2]) > 65535:
             raise FlowUsageError(f"the address of a replica is HOST:PORT, not {address!r}")
         if (tls_cert is None) != (tls_key is None):

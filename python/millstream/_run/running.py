@@ -7,6 +7,7 @@ from threading import Thread
 from time import monotonic
 
 from .. import _millstream
+from .._values.durations import seconds, seconds_or_none
 from .page import page_of, url
 from .programs import was_used
 from .version import version_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from .._millstream import Handle, Observer, Report
     from .._streams.flow import Flow
+    from .._values.durations import Seconds
     from .options import RunOptions
 
 
@@ -107,11 +109,11 @@ class Running:
         """
         self._native.stop()
 
-    def wait(self, timeout: float | None = None) -> Report:
+    def wait(self, timeout: Seconds | None = None) -> Report:
         """Waits for the end of the flow.
 
         Args:
-            timeout: how many seconds to wait at most. None waits without a limit.
+            timeout: how long to wait at most. None waits without a limit.
 
         Returns:
             The metrics of the flow.
@@ -132,13 +134,14 @@ class Running:
         """
         if self._ended is not None:
             return self._ended
-        until = None if timeout is None else monotonic() + timeout
+        limit = seconds_or_none("timeout", timeout, 0)
+        until = None if limit is None else monotonic() + limit
         while True:
             left = LOOK_SECONDS if until is None else max(0.0, until - monotonic())
             if self._native.ended_within(min(LOOK_SECONDS, left)):
                 break
             if until is not None and left <= 0:
-                raise TimeoutError(f"the flow has not ended within {timeout} s")
+                raise TimeoutError(f"the flow has not ended within {limit:g} s")
         last = self._native.report()
         self._ended = last
         stays = False
@@ -224,5 +227,6 @@ def start(flow: Flow, options: RunOptions, *, framed: bool = False) -> Running:
         if observer is not None and not stays(error):
             observer.stop()
         raise
+    interval = seconds("metrics_interval", options.metrics_interval)
     frame = f"#token={options.http_token}" if framed else None
-    return Running(native, observer, options.on_metrics, options.metrics_interval, frame, stays)
+    return Running(native, observer, options.on_metrics, interval, frame, stays)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import _millstream
-from .._values.durations import nanos
+from .._values.checked import checked, positive
+from .._values.durations import nanos, seconds as as_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ ABORT: Any = _Mark("ABORT", None)
 """The flow fails here, as if the input had broken off."""
 
 
-def pause(seconds: float) -> Any:
+def pause(seconds: Seconds) -> Any:
     """Makes a mark in a script: no input for a while.
 
     Args:
@@ -42,12 +43,15 @@ def pause(seconds: float) -> Any:
     Returns:
         The mark.
 
+    Raises:
+        FlowUsageError: it is no duration.
+
     Example:
         >>> import millstream as ms
         >>> ms.testing.pause(0.5)
         pause(0.5)
     """
-    return _Mark(f"pause({seconds})", float(seconds))
+    return _Mark(f"pause({seconds})", as_seconds("seconds", seconds, 0))
 
 
 def clock(start: Any = 0) -> _millstream.VirtualClock:
@@ -75,7 +79,7 @@ def advance(clock: _millstream.VirtualClock, by: Seconds) -> Any:
 
     Args:
         clock: a clock of :func:`clock`.
-        by: seconds or a timedelta.
+        by: the duration.
 
     Returns:
         The mark.
@@ -109,6 +113,7 @@ def _pieces(script: Iterable[Any]) -> list[Any]:
     return [piece for piece in pieces if piece != []]
 
 
+@checked
 def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
     """Makes a source of the given items.
 
@@ -130,9 +135,10 @@ def items(items: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
         >>> out
         [1, 2, 3]
     """
-    return _millstream.Script([_pieces(items)], batch_size)
+    return _millstream.Script([_pieces(items)], positive("batch_size", batch_size))
 
 
+@checked
 def partitions(*scripts: Iterable[U], batch_size: int = 10) -> _millstream.Script[U]:
     """Makes a source of several partitions, which are distributed over the workers.
 
@@ -151,4 +157,4 @@ def partitions(*scripts: Iterable[U], batch_size: int = 10) -> _millstream.Scrip
         >>> sorted(out)
         ['a', 'b', 'c', 'd']
     """
-    return _millstream.Script([_pieces(script) for script in scripts], batch_size)
+    return _millstream.Script([_pieces(script) for script in scripts], positive("batch_size", batch_size))

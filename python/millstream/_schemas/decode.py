@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Generic
 
+from .._values.checked import checked
 from .._values.types import T_co
 from .client import RegistryClient
 from .errors import SchemaRegistryError
@@ -70,6 +71,7 @@ class SchemaDecoder(Generic[T_co]):
         return item
 
 
+@checked
 def avro(registry: str, headers: Mapping[str, str] | None = None) -> SchemaDecoder[Any]:
     """Decodes values in Avro. It needs the package ``fastavro``.
 
@@ -93,6 +95,7 @@ def avro(registry: str, headers: Mapping[str, str] | None = None) -> SchemaDecod
     return SchemaDecoder(RegistryClient(registry, headers), Avro())
 
 
+@checked
 def json_schema(
     registry: str, headers: Mapping[str, str] | None = None, *, validate: bool = False
 ) -> SchemaDecoder[Any]:
@@ -120,6 +123,7 @@ def json_schema(
     return SchemaDecoder(RegistryClient(registry, headers), JsonSchema(validate=validate))
 
 
+@checked
 def protobuf(registry: str, message: type, headers: Mapping[str, str] | None = None) -> SchemaDecoder[Any]:
     """Decodes values in Protobuf with a class that ``protoc`` has made.
 

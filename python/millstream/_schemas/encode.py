@@ -10,6 +10,7 @@ from copy import copy
 from typing import Any, Generic
 
 from .._errors.flow import FlowUsageError
+from .._values.checked import checked
 from .._values.types import T_contra
 from .client import RegistryClient
 from .errors import SchemaRegistryError
@@ -19,14 +20,12 @@ from .protobuf import Protobuf
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Literal
+    from typing import Literal, TypeAlias
 
     from .formats import Format
 
-    Naming = Literal["topic", "record", "topic_record"]
 
-
-NAMINGS = ("topic", "record", "topic_record")
+Naming: TypeAlias = 'Literal["topic", "record", "topic_record"]'
 
 
 class SchemaEncoder(Generic[T_contra]):
@@ -50,12 +49,8 @@ class SchemaEncoder(Generic[T_contra]):
         register: bool,
         of: Callable[[Any], Any] | None,
     ) -> None:
-        if naming not in NAMINGS:
-            raise FlowUsageError(f'naming is "topic", "record" or "topic_record", not {naming!r}')
         if subject is not None and (not isinstance(subject, str) or not subject):
             raise FlowUsageError(f'subject is a name such as "orders-value", not {subject!r}')
-        if of is not None and not callable(of):
-            raise FlowUsageError(f"of is a function that takes an item, not {of!r}")
         if subject is None and naming != "topic" and format.record_name() is None:
             raise FlowUsageError(
                 f'naming="{naming}" needs a schema with a name, or a title in JSON Schema: pass subject='
@@ -150,6 +145,7 @@ def check_source(latest: bool, register: bool) -> None:
         raise FlowUsageError("register=True needs a schema of the program: the newest version is registered")
 
 
+@checked
 def encode_avro(
     registry: str,
     schema: str | dict[str, Any] | list[Any] | None = None,
@@ -198,6 +194,7 @@ def encode_avro(
     return SchemaEncoder(client, format, subject=subject, naming=naming, register=register, of=of)
 
 
+@checked
 def encode_json_schema(
     registry: str,
     schema: str | dict[str, Any] | None = None,
@@ -241,6 +238,7 @@ def encode_json_schema(
     return SchemaEncoder(client, format, subject=subject, naming=naming, register=register, of=of)
 
 
+@checked
 def encode_protobuf(
     registry: str,
     message: type,

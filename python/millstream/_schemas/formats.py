@@ -52,13 +52,7 @@ def own_schema(schema: object, kind: str, references: Sequence[tuple[str, str, i
     >>> own_schema({"type": "string"}, "AVRO", ()).text
     '{"type": "string"}'
     """
-    refers = []
-    for each in references:
-        if len(each) != 3 or [type(part) for part in each] != [str, str, int]:
-            raise FlowUsageError(
-                f"a reference is a name, a subject and the number of a version, not {each!r}"
-            )
-        refers.append(Reference(*each))
+    refers = [Reference(*each) for each in references]
     if schema is None:
         if refers:
             raise FlowUsageError("references are those of schema=, which is not given")

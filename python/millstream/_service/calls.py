@@ -8,7 +8,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._errors.flow import NoAnswerError, ServiceError
+from .._values.checked import checked_as
 from .options import checked_timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._values.durations import Seconds
 
 #: The attribute of a publisher's method with its number and the function that completes its arguments.
 CALL = "__millstream_call__"
@@ -33,12 +38,13 @@ class Answer(NamedTuple):
     arguments: dict[str, Any]
 
 
+@checked_as(ServiceError)
 def call(
     method: Callable[..., None],
     /,
     *arguments: Any,
     out: str | os.PathLike[str],
-    timeout: float = 10.0,
+    timeout: Seconds = 10.0,
 ) -> Answer | None:
     """Makes a call, and waits for the first output that it causes.
 
@@ -50,7 +56,7 @@ def call(
         method: a method of a :func:`publisher`.
         arguments: its arguments.
         out: the output journal of the service.
-        timeout: how many seconds to wait.
+        timeout: for how long to wait.
 
     Returns:
         The answer. None if the call caused no output: the service has taken a later call.

@@ -19,10 +19,11 @@ from .._errors.command import UsageError, announce
 from .._errors.flow import ServiceError
 from .._run.logs import configure
 from .._run.page_options import add_log
+from .._values.durations import of_text
 from .components import interfaces_of, parameter_types
 from .interfaces import described, is_interface
 from .load import load
-from .options import seconds, sync_seconds
+from .options import checked_sync
 
 #: The default for the largest body of a request, in bytes.
 MAX_BODY = 1 << 20
@@ -100,7 +101,7 @@ class Gateway:
             states=self.states,
             token=None if self.token_file is None else token_in(self.token_file),
             origins=self.origins,
-            sync=sync_seconds(self.sync),
+            sync=checked_sync(self.sync),
             max_body=self.max_body,
             idempotency_keep=self.idempotency_keep_s,
         )
@@ -216,11 +217,8 @@ def bytes_of(text: str) -> int:
 
 
 def keep_of(text: str) -> float:
-    try:
-        time_s = seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not is_keep(time_s):
+    time_s = of_text(text)
+    if time_s is None or not is_keep(time_s):
         raise argparse.ArgumentTypeError(f"{text!r} is no time from 1s to 366d")
     return time_s
 
@@ -238,7 +236,7 @@ def gateway_verb(options: Any) -> int:
     if not options.calls and not options.feeds and not options.states:
         raise UsageError("one of --calls, --feed and --state, or several")
     try:
-        sync_seconds(options.sync)
+        checked_sync(options.sync)
     except ServiceError as error:
         raise UsageError(f"--sync: {error}") from None
     configure(options.log_level, options.log_format)

@@ -1,10 +1,10 @@
 """The options of a service for its journals: when records are durable, and how many followers have them.
 
->>> sync_seconds("10ms"), sync_seconds("always"), sync_seconds("never")
+>>> checked_sync("10ms"), checked_sync("always"), checked_sync("never")
 (0.01, 0.0, None)
->>> sync_seconds("sometimes")
+>>> checked_sync("sometimes")
 Traceback (most recent call last):
-millstream.ServiceError: sync='sometimes': it is never, always, or a time above 0 like 10ms
+millstream.ServiceError: sync is "never", "always" or a number of seconds, ...
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from .. import _millstream
 from .._errors.flow import ServiceError
-from .._values.durations import of_text
+from .._values.durations import seconds, sync_seconds
 
-#: ``"never"``, ``"always"``, a time like ``"10ms"``, a number of seconds or a timedelta.
-Sync = str | float | timedelta
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._values.durations import Seconds, Sync
 
 
 @dataclass(frozen=True)
@@ -55,48 +55,18 @@ def arguments(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[st
     return {name: given[name] for name in names if name in given}
 
 
-def seconds(text: str) -> float:
-    """
-    >>> seconds("1.5s"), seconds("2m")
-    (1.5, 120.0)
-    """
-    found = of_text(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no length of time like 10ms, 5s, 2m, 1h or 7d")
-    return found
-
-
-def sync_seconds(sync: Sync) -> float | None:
+def checked_sync(sync: Sync) -> float | None:
     """As the native half takes it: None for never, 0 for always, or seconds."""
-    if sync == "never":
-        return None
-    if sync == "always":
-        return 0.0
-    length = length_of(sync)
-    if not 0 < length < 1e9:
-        raise ServiceError(f"sync={sync!r}: it is never, always, or a time above 0 like 10ms")
-    return length
-
-
-def length_of(value: float | str | timedelta) -> float:
-    """A length of time in seconds, of a number, a text like ``10ms`` or a timedelta; 0 for anything else."""
-    try:
-        if isinstance(value, str):
-            return seconds(value)
-        return value.total_seconds() if isinstance(value, timedelta) else float(value)
-    except (TypeError, ValueError):
-        return 0.0
+    return sync_seconds(sync, ServiceError)
 
 
 def checked_followers(count: int) -> int:
     """A number of followers."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 64:
-        raise ServiceError(f"wait_follower={count!r}: it is a number of followers, from 0 to 64")
+    if not 0 <= count <= 64:
+        raise ServiceError(f"wait_follower is a number of followers, from 0 to 64, not {count!r}")
     return count
 
 
-def checked_timeout(timeout: float) -> float:
+def checked_timeout(timeout: Seconds) -> float:
     """A length of time in seconds."""
-    if not isinstance(timeout, (int, float)) or not 0 <= timeout < 1e9:
-        raise ServiceError(f"timeout={timeout!r}: it is a number of seconds from 0 on")
-    return float(timeout)
+    return seconds("timeout", timeout, 0, ServiceError)

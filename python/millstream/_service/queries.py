@@ -27,8 +27,13 @@ from typing import Any, TypeVar
 
 from .. import _millstream
 from .._errors.flow import ServiceError
+from .._values.checked import checked_as
 from .checks import hints_of
 from .options import checked_timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._values.durations import Seconds
 
 Method = TypeVar("Method", bound=Callable[..., object])
 
@@ -68,13 +73,14 @@ def query(method: Method) -> Method:
     return method
 
 
-def ask(out: str | os.PathLike[str], name: str, *, timeout: float = 10.0, **arguments: object) -> Any:
+@checked_as(ServiceError)
+def ask(out: str | os.PathLike[str], name: str, *, timeout: Seconds = 10.0, **arguments: object) -> Any:
     """Asks a query of a component that runs.
 
     Args:
         out: the output journal of its service.
         name: the name of the method with :func:`query`.
-        timeout: how many seconds to wait.
+        timeout: for how long to wait.
         arguments: the arguments of the method, which JSON can hold.
 
     Returns:

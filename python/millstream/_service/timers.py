@@ -30,13 +30,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from .. import _millstream
 from .._errors.flow import ServiceError
+from .._values.checked import checked_as
+from .._values.durations import nanos
 from .checks import check_callback
-from .options import length_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._values.durations import Seconds
 
 Method = TypeVar("Method", bound=Callable[[Any, int], None])
 NamedMethod = TypeVar("NamedMethod", bound=Callable[[Any, str, int], None])
@@ -46,8 +50,9 @@ RecordedTimer = tuple[str, _millstream.When | None, Callable[..., object], Seque
 MARK = "__millstream_timer__"
 
 
+@checked_as(ServiceError)
 def every(
-    seconds: float | None = None,
+    seconds: Seconds | None = None,
     *,
     at: str | None = None,
     zone: str = "UTC",
@@ -91,12 +96,11 @@ def every(
         )
     if at is None and zone != "UTC":
         raise ServiceError(f"zone={zone!r}: a zone is for a time of the day, at=")
-    if seconds is not None and (isinstance(seconds, bool) or not 1e-9 <= seconds < 9e9):
-        raise ServiceError(f"every({seconds}): the period is 1 ns (1e-9) or more, and 285 years at most")
-    period_ns = None if seconds is None else round(seconds * 1e9)
+    period_ns = None if seconds is None else nanos("every: seconds", seconds, error=ServiceError)
     return marked(_millstream.When(period_ns, at, zone, missed), renamed_from)
 
 
+@checked_as(ServiceError)
 def one_off(*, renamed_from: str | Sequence[str] = ()) -> Callable[[NamedMethod], NamedMethod]:
     """Decorates a method that is called when a one-off timer is due, with its name and the recorded time.
 
@@ -161,13 +165,13 @@ class Timers:
     def __init__(self, clock: _millstream.Clock) -> None:
         self._native = _millstream.OneOffs(clock)
 
-    def start(self, timer: Callable[..., object] | str, name: str, length: float | str | timedelta) -> None:
+    def start(self, timer: Callable[..., object] | str, name: str, length: Seconds) -> None:
         """Starts a timer. One of the same method and name that has not come due is replaced.
 
         Args:
             timer: the method to call, or its name.
             name: the name of the timer.
-            length: how long after the current call: seconds, a text like ``"30m"``, or a timedelta.
+            length: how long after the current call.
 
         Raises:
             ServiceError: the component has no such method with :func:`one_off`, it is not complete yet, or
@@ -182,7 +186,7 @@ class Timers:
             ...     @one_off()
             ...     def expire(self, id: str, now_ns: int) -> None: ...
         """
-        self._native.start(name_of(timer), name, length_ns(length))
+        self._native.start(name_of(timer), name, nanos("length", length, error=ServiceError))
 
     def cancel(self, timer: Callable[..., object] | str, name: str) -> bool:
         """Cancels a timer.
@@ -211,13 +215,6 @@ class Timers:
 
 def name_of(timer: Callable[..., object] | str) -> str:
     return timer if isinstance(timer, str) else getattr(timer, "__name__", repr(timer))
-
-
-def length_ns(length: float | str | timedelta) -> int:
-    given = length_of(length)
-    if not 0 < given < 9e9:
-        raise ServiceError(f"length={length!r}: it is a time above 0, as 1800, 30m or 2.5s")
-    return max(1, round(given * 1e9))
 
 
 def is_timed(component: type) -> bool:

@@ -28,8 +28,13 @@ from typing import Generic, TypeVar
 
 from .. import _millstream
 from .._errors.flow import ServiceError
+from .._values.durations import nanos
 from .components import made
 from .timers import timers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._values.durations import Seconds
 
 C = TypeVar("C")
 
@@ -106,7 +111,7 @@ class Trial(Generic[C]):
         """
         return self._native.clock().now_ns()
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Seconds) -> None:
         """Advances the time, and calls each timer as often as it becomes due.
 
         Args:
@@ -135,7 +140,7 @@ class Trial(Generic[C]):
             >>> len(trial.take())
             2
         """
-        self._native.advance_to(self.now_ns() + nanoseconds(seconds))
+        self._native.advance_to(self.now_ns() + nanos("seconds", seconds, 0, ServiceError))
 
     def advance_to(self, at: datetime | int) -> None:
         """Advances the time to a moment, as :meth:`advance`. An earlier moment changes nothing.
@@ -167,7 +172,7 @@ class Trial(Generic[C]):
         """
         self._native.advance_to(at if isinstance(at, int) else moment(at))
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: Seconds) -> None:
         """Advances the time while the service does not run. A timer that became due is called as the
         ``missed`` of :func:`every` says: by default once.
 
@@ -196,7 +201,7 @@ class Trial(Generic[C]):
             >>> len(trial.take())
             1
         """
-        self._native.pause(nanoseconds(seconds))
+        self._native.pause(nanos("seconds", seconds, 0, ServiceError))
 
     def take(self) -> list[str]:
         """Returns the calls of the component since the last ``take``.
@@ -223,12 +228,6 @@ class Trial(Generic[C]):
             []
         """
         return self._recorder.take()
-
-
-def nanoseconds(seconds: float) -> int:
-    if not 0 <= seconds < 9e9:
-        raise ServiceError(f"{seconds} seconds: the clock can be advanced by 0 seconds to 285 years")
-    return round(seconds * 1_000_000_000)
 
 
 def moment(at: datetime) -> int:

@@ -17,14 +17,15 @@ import os
 
 from .. import _millstream
 from .._errors.journal import JournalUsageError
+from .._values.checked import checked_as
+from .._values.durations import Sync, seconds, seconds_or_none, sync_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-    from typing import Literal, TypeAlias
+    from datetime import datetime
+    from typing import Literal
 
-    Seconds: TypeAlias = float | timedelta
-    Sync: TypeAlias = Literal["never", "always"] | Seconds
+    from .._values.durations import Seconds
 
 
 MiB = 1 << 20
@@ -42,16 +43,16 @@ class Journal(_millstream.Journal):
         mode: ``"a"`` appends to a journal and creates it if it does not exist, ``"x"`` creates it and
             raises if it exists, ``"r"`` reads only.
         sync: when a record survives a loss of power: ``"never"`` (when the system writes it), ``"always"``
-            (before ``append`` returns), or an interval in seconds or a timedelta: a loss of power takes at
-            most the records of this interval. An append waits for a sync that is late.
+            (before ``append`` returns), or an interval such as ``"10ms"``: a loss of power
+            takes at most the records of this interval. An append waits for a sync that is late.
         segment_bytes: the size of a segment file, a multiple of 64 KiB, for a journal that is created.
         record_bytes_max: the size of the longest record that may be appended.
         exclusive: whether opening the journal a second time to write is an error.
         retain_bytes: old segments are removed above this size, when records are appended; see
             :meth:`prune`.
-        retain_age: segments whose records are all older, in seconds or a timedelta, are removed.
+        retain_age: segments whose records are all older, are removed.
         retain_for_cursors: whether records that a cursor has not passed are retained.
-        busy_timeout: how many seconds an append waits for another process that does not finish its own.
+        busy_timeout: how long an append waits for another process that does not finish its own.
 
     Raises:
         JournalUsageError: an option is out of range.
@@ -76,6 +77,7 @@ class Journal(_millstream.Journal):
         >>> journal.close()
     """
 
+    @checked_as(JournalUsageError)
     def __new__(
         cls,
         path: str | os.PathLike[str],
@@ -90,22 +92,24 @@ class Journal(_millstream.Journal):
         retain_for_cursors: bool = False,
         busy_timeout: Seconds = 10.0,
     ) -> Journal:
-        if mode not in ("a", "r", "x"):
-            raise JournalUsageError(f'mode is "a", "r" or "x", not {mode!r}')
         for name, value in (("segment_bytes", segment_bytes), ("record_bytes_max", record_bytes_max)):
             if not 0 <= value < 1 << 32:
                 raise JournalUsageError(f"{name} = {value}: a number of bytes from 0 to 4 GiB")
-        retain = retain_bytes, _seconds("retain_age", retain_age), retain_for_cursors
+        retain = (
+            retain_bytes,
+            seconds_or_none("retain_age", retain_age, 0, JournalUsageError),
+            retain_for_cursors,
+        )
         return super().__new__(
             cls,
             os.fspath(path),
             mode,
-            _sync(sync),
+            sync_seconds(sync, JournalUsageError),
             segment_bytes,
             record_bytes_max,
             exclusive,
             retain,
-            _seconds("busy_timeout", busy_timeout) or 0.0,
+            seconds("busy_timeout", busy_timeout, 0, JournalUsageError),
         )
 
     def tail(
@@ -122,7 +126,7 @@ class Journal(_millstream.Journal):
 
         Args:
             start: the number of the first record. None: only records that are appended from now on.
-            timeout: seconds or a timedelta to wait at most. None waits without a limit.
+            timeout: the time to wait at most. None waits without a limit.
             wait: ``"block"`` sleeps until a writer wakes it; ``"backoff"`` polls less and less often;
                 ``"spin"`` polls without a pause, for the shortest latency, and uses a core.
 
@@ -141,7 +145,7 @@ class Journal(_millstream.Journal):
             ...     [record.body for record in journal.tail(1, timeout=0)]
             [b'b', b'c']
         """
-        return self._tail(start, _seconds("timeout", timeout), wait)
+        return self._tail(start, seconds_or_none("timeout", timeout, 0, JournalUsageError), wait)
 
     def wait_follower(self, sequence: int, *, timeout: Seconds | None = None, followers: int = 1) -> None:
         """Waits until followers on other machines have acknowledged a record, and with it all earlier ones.
@@ -152,7 +156,7 @@ class Journal(_millstream.Journal):
 
         Args:
             sequence: the number of the record.
-            timeout: seconds or a timedelta to wait at most. None waits without a limit.
+            timeout: the time to wait at most. None waits without a limit.
             followers: how many followers must have acknowledged it.
 
         Raises:
@@ -169,7 +173,7 @@ class Journal(_millstream.Journal):
             ...         print(error)
             record 0 is in the journal, but 0 of 1 follower(s) had acknowledged it after 0ns
         """
-        self._wait_follower(sequence, _seconds("timeout", timeout), followers)
+        self._wait_follower(sequence, seconds_or_none("timeout", timeout, 0, JournalUsageError), followers)
 
     def seek(self, *, time: datetime | float) -> int:
         """Returns the number of the first record of a time or later.
@@ -208,7 +212,7 @@ class Journal(_millstream.Journal):
 
         Args:
             bytes: segments are removed until all together have at most so many bytes.
-            age: segments whose last record is older, in seconds or a timedelta, are removed.
+            age: segments whose last record is older, are removed.
             keep_for_cursors: whether records that a cursor has not passed are retained.
 
         Returns:
@@ -225,28 +229,7 @@ class Journal(_millstream.Journal):
             ...     journal.prune(bytes=0)
             0
         """
-        return self._prune(bytes, _seconds("age", age), keep_for_cursors)
-
-
-def _seconds(name: str, value: Seconds | None) -> float | None:
-    from datetime import timedelta
-
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if value is None or 0 <= value < 1e12:
-        return value
-    raise JournalUsageError(f"{name} is a number of seconds from 0 on, not {value!r}")
-
-
-def _sync(sync: Sync) -> float | None:
-    """Seconds between two syncs: None for never, 0 for always."""
-    if sync == "never":
-        return None
-    if sync == "always":
-        return 0.0
-    if isinstance(sync, str) or not (seconds := _seconds("sync", sync)):
-        raise JournalUsageError(f'sync is "never", "always" or a number of seconds above 0, not {sync!r}')
-    return seconds
+        return self._prune(bytes, seconds_or_none("age", age, 0, JournalUsageError), keep_for_cursors)
 
 
 def _nanoseconds(time: datetime | float) -> int:

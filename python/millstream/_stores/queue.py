@@ -18,9 +18,9 @@ import os
 from contextlib import contextmanager
 
 from .. import _millstream
-from .._errors.journal import JournalUsageError
 from .._errors.queue import QueueItemReturnedError, QueueUsageError
-from .journal import _seconds, _sync
+from .._values.checked import checked_as
+from .._values.durations import Sync, seconds, seconds_or_none, sync_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .._millstream import OpenItem
     from .._millstream_stores import _Body
-    from .journal import Seconds, Sync
+    from .._values.durations import Seconds
 
 
 class Queues(_millstream.Queues):
@@ -42,8 +42,7 @@ class Queues(_millstream.Queues):
     Args:
         path: the directory.
         sync: when an item survives a loss of power: ``"always"`` (before ``put`` returns; concurrent puts
-            share one sync), ``"never"`` (when the system writes it), or an interval in seconds or a
-            timedelta.
+            share one sync), ``"never"`` (when the system writes it), or an interval such as ``"10ms"``.
         config: a TOML file with the options of the queues, as the server reads it.
 
     Raises:
@@ -63,6 +62,7 @@ class Queues(_millstream.Queues):
         >>> queues.close()
     """
 
+    @checked_as(QueueUsageError)
     def __new__(
         cls,
         path: str | os.PathLike[str],
@@ -70,11 +70,8 @@ class Queues(_millstream.Queues):
         sync: Sync = "always",
         config: str | os.PathLike[str] | None = None,
     ) -> Queues:
-        try:
-            seconds = _sync(sync)
-        except JournalUsageError as error:
-            raise QueueUsageError(str(error)) from None
-        return super().__new__(cls, os.fspath(path), seconds, None if config is None else os.fspath(config))
+        sync_s = sync_seconds(sync, QueueUsageError)
+        return super().__new__(cls, os.fspath(path), sync_s, None if config is None else os.fspath(config))
 
     def __getitem__(self, name: str) -> Queue:
         return Queue(self, name)
@@ -114,8 +111,8 @@ class Queue(_millstream.Queue):
 
         Args:
             item: bytes, ``str`` (as UTF-8), a record, or another buffer.
-            expires: seconds or a timedelta after which the item is dropped. None: never.
-            delay: seconds or a timedelta before which the item is not delivered.
+            expires: the time after which the item is dropped. None: never.
+            delay: the time that passes before the item is delivered.
             flags: a number of your own that is returned with the item.
             sync: whether the item survives a loss of power when this returns, whatever the policy of the
                 queue is.
@@ -134,7 +131,13 @@ class Queue(_millstream.Queue):
             ...     len(jobs)
             1
         """
-        self._put(item, _time("expires", expires), _time("delay", delay) or 0.0, _flags(flags), sync)
+        self._put(
+            item,
+            seconds_or_none("expires", expires, 0, QueueUsageError),
+            seconds("delay", delay, 0, QueueUsageError),
+            _flags(flags),
+            sync,
+        )
 
     def put_many(
         self,
@@ -151,8 +154,8 @@ class Queue(_millstream.Queue):
 
         Args:
             items: the items, as for :meth:`put`.
-            expires: seconds or a timedelta after which an item is dropped. None: never.
-            delay: seconds or a timedelta before which an item is not delivered.
+            expires: the time after which an item is dropped. None: never.
+            delay: the time that passes before an item is delivered.
             flags: a number of your own that is returned with each item.
             sync: whether the items survive a loss of power when this returns.
 
@@ -173,7 +176,11 @@ class Queue(_millstream.Queue):
             2
         """
         return self._put_many(
-            items, _time("expires", expires), _time("delay", delay) or 0.0, _flags(flags), sync
+            items,
+            seconds_or_none("expires", expires, 0, QueueUsageError),
+            seconds("delay", delay, 0, QueueUsageError),
+            _flags(flags),
+            sync,
         )
 
     def get(self, timeout: Seconds | None = 0.0) -> bytes | None:
@@ -183,7 +190,7 @@ class Queue(_millstream.Queue):
         item to the queue if its reader fails.
 
         Args:
-            timeout: seconds or a timedelta to wait for an item. None waits without a limit.
+            timeout: the time to wait for an item. None waits without a limit.
 
         Returns:
             The bytes of the item; None if there is none in time.
@@ -201,7 +208,7 @@ class Queue(_millstream.Queue):
             ...     jobs.get(), jobs.get()
             (b'a', None)
         """
-        return self._get(_time("timeout", timeout))
+        return self._get(seconds_or_none("timeout", timeout, 0, QueueUsageError))
 
     @contextmanager
     def open(self, timeout: Seconds | None = 0.0) -> Iterator[OpenItem | None]:
@@ -211,7 +218,7 @@ class Queue(_millstream.Queue):
         exception. It then counts as delivered in vain, but not after Ctrl-C or another exit.
 
         Args:
-            timeout: seconds or a timedelta to wait for an item. None waits without a limit.
+            timeout: the time to wait for an item. None waits without a limit.
 
         Returns:
             A context manager of the item, or of None if there is none in time.
@@ -239,7 +246,7 @@ class Queue(_millstream.Queue):
             0
             >>> queues.close()
         """
-        item = self._open(_time("timeout", timeout))
+        item = self._open(seconds_or_none("timeout", timeout, 0, QueueUsageError))
         try:
             yield item
         except BaseException as error:
@@ -261,7 +268,7 @@ class Queue(_millstream.Queue):
         an exception, returns to the queue.
 
         Args:
-            timeout: seconds or a timedelta to wait for an item. None waits without a limit.
+            timeout: the time to wait for an item. None waits without a limit.
 
         Returns:
             An iterator of items.
@@ -298,12 +305,3 @@ def _flags(flags: int) -> int:
     if not isinstance(flags, int) or not 0 <= flags < 1 << 32:
         raise QueueUsageError(f"flags is a number from 0 to {(1 << 32) - 1}, not {flags!r}")
     return flags
-
-
-def _time(name: str, value: Seconds | None) -> float | None:
-    try:
-        return _seconds(name, value)
-    except JournalUsageError as error:
-        raise QueueUsageError(str(error)) from None
-    except TypeError:
-        raise QueueUsageError(f"{name} is a number of seconds or a timedelta, not {value!r}") from None

@@ -127,7 +127,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 value.
             on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
                 :class:`millstream.dead_letter`.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
             aliases: names that the class of saved states had before, or a mapping from such names to
@@ -175,7 +175,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 value.
             on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
                 :class:`millstream.dead_letter`.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
 
@@ -208,7 +208,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             emit: ``"end"`` emits the result of each key when all input has ended, ``"each"`` after each
                 value.
             name: the name of the step; saved state is found by it, so it must stay the same.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
 
@@ -274,7 +274,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 value.
             name: the name of the step; saved state is found by it, so it must stay the same.
             on_error: what happens to a value that cannot be added, as text cannot.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
 
@@ -338,7 +338,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 value.
             name: the name of the step; saved state is found by it, so it must stay the same.
             on_error: what happens to a value that cannot be compared.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
 
@@ -397,7 +397,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 value.
             name: the name of the step; saved state is found by it, so it must stay the same.
             on_error: what happens to a value that cannot be compared.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
 
@@ -463,7 +463,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 value.
             name: the name of the step; saved state is found by it, so it must stay the same.
             on_error: what happens to a value that cannot be added, as text cannot.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
 
@@ -511,7 +511,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
                 value.
             name: the name of the step; saved state is found by it, so it must stay the same.
             on_error: what happens to a value for which an aggregate raises.
-            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+            ttl: the time after which a key without values is forgotten, and begins anew with
                 its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
                 every key.
             more: aggregates by the names of their results.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._errors.flow import FlowUsageError
-from .._values.durations import nanos
+from .._values.durations import nanos, seconds, seconds_or_none
 from .._values.fields import field
 from .logic import is_async
 
@@ -63,8 +63,8 @@ def calling(
         raise FlowUsageError(f"concurrency is a number of calls, 1 or more, not {concurrency!r}")
     if not isinstance(retries, int) or retries < 0:
         raise FlowUsageError(f"retries is a number of calls, 0 or more, not {retries!r}")
-    limit = None if timeout is None else nanos("timeout", timeout) / 1e9
-    first = nanos("retry_pause", pause, 0) / 1e9
+    limit = seconds_or_none("timeout", timeout)
+    first = seconds("retry_pause", pause, 0)
     return lambda: MapAsync(f, concurrency, ordered, limit, retries, first)
 
 

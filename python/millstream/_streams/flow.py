@@ -47,6 +47,8 @@ class Flow(Verbs):
     """
 
     def __init__(self, name: str, version: str | None = None) -> None:
+        if not isinstance(name, str):
+            raise FlowUsageError(f"ms.Flow: name is a text, not {name!r}")
         if version is not None and (not isinstance(version, str) or not version):
             raise FlowUsageError(f'flow "{name}": version is a text like "1.4", not {version!r}')
         self._flow = _millstream.Flow(name)

@@ -368,7 +368,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
                 when all input has ended.
             insert: which values of one stream count: the ``"first"``, the ``"last"``, or all
                 (``"product"``: one tuple for each combination).
-            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+            ttl: the time after which a key without values is forgotten; in event time where
                 the stream has times. None keeps every key.
 
         Returns:

@@ -67,7 +67,7 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
         """Passes the first value of each key on, and drops the others.
 
         Args:
-            ttl: seconds or a timedelta after which a key without values is forgotten, so that its next value
+            ttl: the time after which a key without values is forgotten, so that its next value
                 passes; a value that is dropped counts. In event time where the stream has times. None keeps
                 every key, and the saved state grows with each.
             name: the name of the step; saved state is found by it, so it must stay the same.
@@ -101,7 +101,7 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
 
         Args:
             n: how many values pass, 1 or more.
-            every: the length of a period: seconds or a timedelta.
+            every: the length of a period.
             name: the name of the step; saved state is found by it, so it must stay the same.
 
         Returns:
@@ -141,7 +141,7 @@ class LimitVerbs(KeyedBase[K_co, V_co]):
         Args:
             f: what is compared of each value, by ``==``: a function of it, or the name of its field. None:
                 the value.
-            ttl: seconds or a timedelta after which a key without values is forgotten, so that its next value
+            ttl: the time after which a key without values is forgotten, so that its next value
                 passes; a value that is dropped counts. In event time where the stream has times. None keeps
                 every key, and the saved state grows with each.
             name: the name of the step; saved state is found by it, so it must stay the same.

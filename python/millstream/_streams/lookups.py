@@ -10,7 +10,7 @@ import sys
 from collections import OrderedDict
 
 from .._errors.flow import FlowUsageError
-from .._values.durations import nanos
+from .._values.durations import seconds
 from . import kernels as _kernels
 from .arguments import callable_or_raise, reading
 
@@ -41,9 +41,9 @@ def enrich(
     ask = None if key is None else reading("key=", key)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise FlowUsageError(f"size is a number of answers, 1 or more, not {size!r}")
-    life = float("inf") if ttl is None else nanos("ttl", ttl) / 1e9
-    more = nanos("stale", stale, 0) / 1e9
-    pause = nanos("retry", retry, 0) / 1e9
+    life = float("inf") if ttl is None else seconds("ttl", ttl)
+    more = seconds("stale", stale, 0)
+    pause = seconds("retry", retry, 0)
     tolerant = on_error != "fail"
 
     def make(clock: Callable[[], float]) -> Any:

@@ -22,7 +22,7 @@ def check_name(kind: str, name: object, given: object) -> None:
         given: the source or sink, or ``MISSING``.
 
     Raises:
-        FlowUsageError: the name is missing or no text, or the source or sink is missing.
+        FlowUsageError: the name is missing or no text, or the source or sink is missing or a class.
 
     >>> check_name("sink", print, MISSING)
     Traceback (most recent call last):
@@ -31,6 +31,10 @@ def check_name(kind: str, name: object, given: object) -> None:
     if isinstance(name, str) and given is not MISSING:
         if not name:
             raise FlowUsageError(f"a {kind} needs a name")
+        # `ms.sink` wraps a class in a function.
+        made = given if isinstance(given, type) else getattr(given, "__wrapped__", None)
+        if isinstance(made, type):
+            raise FlowUsageError(f"{made.__name__} is a class: a {kind} is an object, {made.__name__}(...)")
     elif isinstance(name, str):
         raise FlowUsageError(f'{kind}("{name}") has a name and no {kind}: {kind}("{name}", {kind.upper()})')
     else:

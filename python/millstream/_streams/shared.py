@@ -143,7 +143,7 @@ class SharedVerbs(Base[Kind_co, T_co]):
             f: an asyncio function that is called with each item.
             concurrency: how many calls run at once at most.
             ordered: True emits results in the order of their items, False as they finish.
-            timeout: seconds or a timedelta after which a call has failed. None waits without a limit.
+            timeout: the time after which a call has failed. None waits without a limit.
             retries: how often a call that failed is made again.
             retry_pause: seconds before the first retry; the pause doubles with each further one.
             name: the name of the step in errors and metrics.
@@ -240,7 +240,7 @@ class SharedVerbs(Base[Kind_co, T_co]):
             f: is called with the item, or with what ``key`` returns for it.
             key: a function that returns the hashable question that an item asks, or the name of a field.
                 None: the item itself.
-            ttl: seconds or a timedelta, by the clock of the run, after which an answer is asked for again.
+            ttl: the time, by the clock of the run, after which an answer is asked for again.
                 None: never.
             size: how many answers a worker caches; the least recently used one is dropped first.
             stale: for how long after its ``ttl`` an old answer is used if ``f`` raises.

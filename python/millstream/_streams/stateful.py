@@ -204,7 +204,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             logic: the class or function.
             state: makes the state of a key, where ``logic`` is a function.
             on_error: what happens to a value on which ``logic`` raises.
-            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+            ttl: the time after which a key without values is forgotten; in event time where
                 the stream has times. None keeps every key.
             aliases: names that the class of saved states had before, or a mapping from such names to
                 classes.
@@ -331,7 +331,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             f: the function. A new state of None forgets the key. The output is emitted as it is, None too.
             state: makes the state of a key that has none; without it the function receives None.
             on_error: what happens to a value on which the function raises; the state stays as it was.
-            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+            ttl: the time after which a key without values is forgotten; in event time where
                 the stream has times. None keeps every key.
             aliases: names that the class of saved states had before, or a mapping from such names to
                 classes.
@@ -455,7 +455,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             logic: the class or function.
             state: makes the state of a key, where ``logic`` is a function.
             on_error: what happens to all values of the key in the batch if ``logic`` raises.
-            ttl: seconds or a timedelta after which a key without values is forgotten; in event time where
+            ttl: the time after which a key without values is forgotten; in event time where
                 the stream has times. None keeps every key.
 
         Returns:

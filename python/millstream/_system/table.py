@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from .._connectors.durable import BYTES
 from .._errors.command import UsageError
 from .._errors.flow import ServiceError
-from .._service.options import seconds, sync_seconds
+from .._service.options import checked_sync
+from .._values.durations import of_text
 
 Place = tuple[str, ...]
 
@@ -166,17 +167,17 @@ class Table:
         value = self.take(key, default)
         if value is default:
             return value
-        try:
-            return seconds(value)
-        except (TypeError, ValueError):
-            raise self.error(key, f"is a time like 100ms, 5s or 7d, not {value!r}") from None
+        time_s = of_text(value) if isinstance(value, str) else None
+        if time_s is None:
+            raise self.error(key, f"is a time like 100ms, 5s or 7d, not {value!r}")
+        return time_s
 
     def sync(self, key: str, default: str = "never") -> str:
         value = self.take(key, default)
         try:
             if not isinstance(value, str):
                 raise ServiceError
-            sync_seconds(value)
+            checked_sync(value)
         except ServiceError:
             raise self.error(key, f"is never, always, or a time like 10ms, not {value!r}") from None
         return value

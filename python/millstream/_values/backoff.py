@@ -8,7 +8,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .._errors.flow import FlowUsageError
+from .checked import checked
+from .durations import seconds
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .durations import Seconds
+
+
+@checked
 @dataclass(frozen=True)
 class Backoff:
     """How long to wait after each failed attempt, and how many attempts there are.
@@ -17,14 +26,13 @@ class Backoff:
     give the same delays.
 
     Args:
-        first: the delay after the first failed attempt, in seconds.
-        most: the longest delay, in seconds.
+        first: the delay after the first failed attempt. The attribute is in seconds, as that of ``most``.
+        most: the longest delay.
         factor: what each delay is multiplied by to get the next, at least 1.
         tries: the number of attempts in a row before giving up; None never gives up.
 
     Raises:
-        ValueError: a delay is negative or not finite, `most` is below `first`, the factor is below 1, or
-            `tries` is below 1.
+        FlowUsageError: a delay is no duration, `most` is below `first`, or `factor` or `tries` is below 1.
 
     Example:
         >>> backoff = Backoff(first=0.5, most=3.0)
@@ -32,20 +40,26 @@ class Backoff:
         [0.5, 1.0, 2.0, 3.0]
     """
 
-    first: float = 0.1
-    most: float = 30.0
-    factor: float = 2.0
-    tries: int | None = None
+    first: float
+    most: float
+    factor: float
+    tries: int | None
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.first) and self.first >= 0):
-            raise ValueError(f"first is a number of seconds, 0 or more, and not {self.first!r}")
-        if not (math.isfinite(self.most) and self.most >= self.first):
-            raise ValueError(f"most is at least first ({self.first}), and not {self.most!r}")
-        if not (math.isfinite(self.factor) and self.factor >= 1):
-            raise ValueError(f"factor is at least 1, and not {self.factor!r}")
-        if self.tries is not None and self.tries < 1:
-            raise ValueError(f"tries is at least 1, or None for no limit, and not {self.tries!r}")
+    def __init__(
+        self, first: Seconds = 0.1, most: Seconds = 30.0, factor: float = 2.0, tries: int | None = None
+    ) -> None:
+        made = {"first": seconds("first", first, 0), "most": seconds("most", most, 0)}
+        if made["most"] < made["first"]:
+            raise FlowUsageError(f"most is at least first ({first}), not {most!r}")
+        if not 1 <= factor < math.inf:
+            raise FlowUsageError(f"factor is a number from 1, not {factor!r}")
+        if tries is not None and tries < 1:
+            raise FlowUsageError(f"tries is 1 or more, or None for no limit, not {tries!r}")
+        vars(self).update(made, factor=float(factor), tries=tries)
+
+    def _parts(self) -> tuple[float, float, float, int | None]:
+        """What the engine takes."""
+        return self.first, self.most, self.factor, self.tries
 
     def delay(self, attempt: int) -> float:
         """Returns how long to wait after an attempt failed.

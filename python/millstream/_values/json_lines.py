@@ -5,23 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _millstream
-from .._connectors.file_options import MAX_FRAME, paths_of, poll, positive
+from .._connectors.file_options import MAX_FRAME, Compression, Path, paths_of, poll
 from .._errors.flow import FlowUsageError
+from .._values.checked import checked, positive
 from .json import dump, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
-    from typing import Literal
 
     from .durations import Seconds
     from .types import Frame, T, Written
 
-    Path = str | os.PathLike[str]
-    Compression = Literal["auto", "gzip", "zstd"] | None
 
-
+@checked
 def json_lines(
     path: Path | Sequence[Path],
     type: type[T] | None = None,
@@ -73,6 +70,7 @@ def json_lines(
     )
 
 
+@checked
 def json_lines_directory(
     path: Path,
     pattern: str = "*.jsonl",
@@ -91,7 +89,7 @@ def json_lines_directory(
         type: the type of the values, as for :func:`json_lines`.
         partitions: how many files are read at once, each on one worker. A run that resumes has as many as
             the run before it.
-        follow: seconds or a timedelta after which the directory is searched for new files again, without
+        follow: the time after which the directory is searched for new files again, without
             end. None: the source ends with the files that exist when it begins.
         max_line: the longest line in bytes; a longer one ends the flow.
         compression: of the files, as for :func:`frames`.
@@ -129,6 +127,7 @@ def json_lines_directory(
     )
 
 
+@checked
 def write_json_lines(
     path: Path, encode: Callable[[Written], Frame] | None = None, compression: Compression = "auto"
 ) -> _millstream.ByteSink[Written]:

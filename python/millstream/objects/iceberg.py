@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import sleep
 from typing import Any
 
-from .._connectors.outbox import OutboxSink, destination
+from .._connectors.outbox import OutboxSink, destination, with_outbox
 from .._errors.flow import FlowUsageError, RetryLater
 from .._values.backoff import Backoff
 from .errors import ObjectError
@@ -41,6 +41,7 @@ OUTAGES = (
 """Errors of pyiceberg and of SQLAlchemy after which another attempt may succeed, or this one has."""
 
 
+@with_outbox(batch=100_000, batch_bytes="64MiB", batch_age=60.0)
 def iceberg(
     table: str,
     *,
@@ -50,17 +51,15 @@ def iceberg(
 ) -> OutboxSink[Any]:
     """Appends items to a table of Apache Iceberg, each once in a run with a state directory.
 
-    Items are mappings from columns to values. Each delivery is a snapshot, whose summary has the position.
-    Other writers may append to the table at the same time. It needs ``pip install 'millstream[iceberg]'``.
+    Items are mappings from columns to values. Each delivery is a snapshot, whose summary has the position;
+    with ``batch_age=None`` each commit ends one. Other writers may append to the table at the same time. It
+    needs ``pip install 'millstream[iceberg]'``.
 
     Args:
         table: the name of the table with its namespace, ``"shop.orders"``. It must exist.
         catalog: the name of the catalog in the configuration of pyiceberg.
         properties: the configuration of the catalog, such as ``uri`` and ``warehouse``; what it leaves open
             comes from ``.pyiceberg.yaml`` and the environment.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (100,000
-            items by default), ``batch_bytes`` (64 MiB by default), ``batch_age`` (60 seconds by default; with
-            None each commit ends a snapshot) and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -75,10 +74,9 @@ def iceberg(
         <sink iceberg shop.orders>
     """
     import_pyiceberg()
-    if not isinstance(table, str) or "." not in table.strip("."):
+    if "." not in table.strip("."):
         raise FlowUsageError(f'table is a name with its namespace, such as "shop.orders", not {table!r}')
-    made: OutboxOptions = {"batch": 100_000, "batch_bytes": "64MiB", "batch_age": 60.0, **outbox}
-    return destination(f"iceberg {table}", _Table, **made)(table, catalog, dict(properties or {}))
+    return destination(f"iceberg {table}", _Table, **outbox)(table, catalog, dict(properties or {}))
 
 
 def import_pyiceberg() -> Any:

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
-    PartitionBy: TypeAlias = str | Sequence[str] | Mapping[str, str | Callable[[Any], Any]]
 
-
+PartitionBy: TypeAlias = "str | Sequence[str] | Mapping[str, str | Callable[[Any], Any]]"
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows without a value."""
 ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{[\]^]""")

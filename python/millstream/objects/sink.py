@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .._connectors.outbox import OutboxSink, destination
+from .._connectors.outbox import OutboxSink, destination, with_outbox
 from .._errors.flow import FlowUsageError
-from .._values.durations import nanos
+from .._values.durations import seconds
+from .partitions import PartitionBy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Literal
+    from typing import Literal, TypeAlias
 
     from typing_extensions import Unpack
 
     from .._connectors.outbox import OutboxOptions
     from .._values.durations import Seconds
     from .formats import Format
-    from .partitions import PartitionBy
 
-    FormatName = Literal["parquet", "json_lines", "lines"]
+FormatName: TypeAlias = 'Literal["parquet", "json_lines", "lines"]'
 
 
+@with_outbox(batch=100_000, batch_bytes="16MiB", batch_age=10.0)
 def write(
     to: str | os.PathLike[str] | Any,
     format: FormatName,
@@ -42,7 +43,7 @@ def write(
     An object has the items of one delivery. Its name is ``PREFIX/OUTBOX/FIRST.parquet`` (``.jsonl``,
     ``.txt``, and ``.gz`` or ``.zst`` after these if it is compressed): the identity of the outbox and the
     number of the object's first item, in 20 digits. An object is never changed. It ends at ``batch`` items,
-    ``batch_bytes`` or ``batch_age``, whatever is first.
+    ``batch_bytes`` or ``batch_age``, whatever is first; with ``batch_age=None`` each commit ends one.
 
     With ``partition_by`` a delivery has one object in each partition of its rows, as Hive names them:
     ``PREFIX/dt=2026-11-28/country=DE/OUTBOX-FIRST.parquet``. A marker of each delivery, which tells the
@@ -67,9 +68,6 @@ def write(
             A value is text, a whole number, a bool, a date, a datetime or None. Objects do not have the
             columns.
         max_partitions: the largest number of partitions in one delivery; more fail the flow.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (100,000
-            items by default), ``batch_bytes`` (16 MiB by default), ``batch_age`` (10 seconds by default; with
-            None each commit ends an object) and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -102,11 +100,10 @@ def write(
         partitions = Partitions(partition_by, max_partitions)
     without = partitions.columns if partitions is not None else ()
     shape = format_of(format, schema=schema, compression=compression, without=without)
-    seconds = nanos("timeout", timeout, 1_000_000) / 1e9
-    options = WriteOptions(to, shape, prefix, config, seconds, partitions)
-    made: OutboxOptions = {"batch": 100_000, "batch_bytes": "16MiB", "batch_age": 10.0, **outbox}
+    limit = seconds("timeout", timeout, 1_000_000)
+    options = WriteOptions(to, shape, prefix, config, limit, partitions)
     kind = Destination if partitions is None else PartitionedDestination
-    return destination(f"objects {name}", kind, encode=shape.encoder(), **made)(options)
+    return destination(f"objects {name}", kind, encode=shape.encoder(), **outbox)(options)
 
 
 def check_place(where: Any, prefix: str, config: Mapping[str, Any] | None) -> str:

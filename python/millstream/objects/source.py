@@ -6,11 +6,12 @@ import os
 from typing import Any
 
 from .._connectors.adapter import At, SourceFunction, source as generator_source
-from .._connectors.file_options import MAX_FRAME, positive
+from .._connectors.file_options import MAX_FRAME
 from .._errors.flow import FlowUsageError
 from .._values.backoff import Backoff
-from .._values.durations import nanos
-from .sink import check_place, format_of
+from .._values.checked import checked, positive
+from .._values.durations import seconds, seconds_or_none
+from .sink import FormatName, check_place, format_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
     from .._values.durations import Seconds
     from .reader import ReadOptions
-    from .sink import FormatName
 
 
 PATTERNS = {"parquet": ("*.parquet",), "json_lines": ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst")}
 """The names that are read by default."""
 
 
+@checked
 def read(
     at: str | os.PathLike[str] | Any,
     format: FormatName,
@@ -53,7 +54,7 @@ def read(
         pattern: which names are read, without their directories: ``*`` matches any characters, ``?`` one,
             ``[a-z]`` one of a range. None: ``*.parquet``; ``*.jsonl``, ``*.jsonl.gz`` and ``*.jsonl.zst``; or
             ``*``, by the format.
-        follow: seconds or a timedelta after which the store is searched for new objects again, without end.
+        follow: the time after which the store is searched for new objects again, without end.
             None: the source ends with the objects that exist when it begins.
         prefix: the prefix of the names in a store that is given as an object.
         config: as in :func:`write`.
@@ -86,9 +87,7 @@ def read(
     from .reader import ReadOptions
 
     check_place(at, prefix, config)
-    if retry is not None and not isinstance(retry, Backoff):
-        raise TypeError(f"retry is a ms.Backoff, not {retry!r}")
-    if pattern is not None and (not isinstance(pattern, str) or not pattern or "/" in pattern):
+    if pattern is not None and (not pattern or "/" in pattern):
         raise FlowUsageError(f'pattern is for names without directories, such as "*.txt", not {pattern!r}')
     if format == "parquet" and compression != "auto":
         raise FlowUsageError("compression is for lines: an object of Parquet says how it is compressed")
@@ -96,10 +95,10 @@ def read(
         at,
         format_of(format, max_line=positive("max_line", max_line), compression=compression),
         PATTERNS.get(format, ("*",)) if pattern is None else (pattern,),
-        None if follow is None else nanos("follow", follow, 1) / 1e9,
+        seconds_or_none("follow", follow),
         prefix,
         config,
-        nanos("timeout", timeout, 1_000_000) / 1e9,
+        seconds("timeout", timeout, 1_000_000),
         Backoff() if retry is None else retry,
     )
     return _reading(options)

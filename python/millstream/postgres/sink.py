@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .._connectors.outbox import destination
+from .._connectors.outbox import destination, with_outbox
 from .._connectors.table_sink import TableOptions, column_names
 from .._errors.flow import FlowUsageError
-from .._values.durations import nanos
+from .._values.durations import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .progress import Unanswered
 
 
+@with_outbox(batch=5000)
 def write(
     dsn: str,
     table: str,
@@ -52,8 +53,6 @@ def write(
             :func:`changes` says: the rows before it are removed, those after it are not. It needs the right
             TRUNCATE.
         timeout: how long a transaction may take before it is given up and repeated, in seconds.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (5000
-            rows in a transaction by default), ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -83,9 +82,8 @@ def write(
         column_names("key", key) or (),
         delete,
         truncate,
-        nanos("timeout", timeout, 1) / 1e9,
+        seconds("timeout", timeout),
     )
     # What an earlier connection of the sink has left unanswered.
     unanswered: dict[str, Unanswered] = {}
-    made: OutboxOptions = {"batch": 5000, **outbox}
-    return destination(f"postgres table {table}", Destination, **made)(options, unanswered)
+    return destination(f"postgres table {table}", Destination, **outbox)(options, unanswered)

@@ -9,7 +9,8 @@ from .._connectors.adapter import At, SourceFunction, source as generator_source
 from .._connectors.outbox import _size
 from .._errors.flow import FlowUsageError
 from .._values.backoff import Backoff
-from .._values.durations import nanos
+from .._values.checked import checked
+from .._values.durations import seconds
 from .change import Change
 from .changes_options import ChangesOptions
 from .position import START
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .._values.durations import Seconds
 
 
+@checked
 def changes(
     dsn: str,
     slot: str,
@@ -88,8 +90,6 @@ def changes(
         raise FlowUsageError(f"tables names tables, at least one, not {tables!r}")
     if names is None and publication is None:
         raise FlowUsageError("changes needs tables=[...] or publication=")
-    if retry is not None and not isinstance(retry, Backoff):
-        raise TypeError(f"retry is a ms.Backoff, not {retry!r}")
     options = ChangesOptions(
         dsn,
         slot,
@@ -97,9 +97,9 @@ def changes(
         publication or slot,
         snapshot,
         Backoff() if retry is None else retry,
-        nanos("heartbeat", heartbeat, 1) / 1e9,
+        seconds("heartbeat", heartbeat),
         _size(warn_bytes),
-        nanos("timeout", timeout, 1) / 1e9,
+        seconds("timeout", timeout),
     )
     source: Any = _reading(options)
     made: SourceFunction[..., Change] = source

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from .._connectors.outbox import destination
+from .._connectors.outbox import destination, with_outbox
 from .._connectors.table_sink import TableOptions, column_names
-from .._values.durations import nanos
+from .._values.durations import seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .._values.durations import Seconds
 
 
+@with_outbox(batch=5000)
 def write(
     path: str | PathLike[str],
     table: str,
@@ -48,8 +49,6 @@ def write(
         truncate: a function that returns whether an item empties the table.
         timeout: how long a lock of another connection is waited for before the attempt is repeated, in
             seconds.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (5000
-            rows in a transaction by default), ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
@@ -81,8 +80,7 @@ def write(
         column_names("key", key) or (),
         delete,
         truncate,
-        nanos("timeout", timeout, 1) / 1e9,
+        seconds("timeout", timeout),
     )
 
-    made: OutboxOptions = {"batch": 5000, **outbox}
-    return destination(f"sqlite table {table}", SqliteTable, **made)(options)
+    return destination(f"sqlite table {table}", SqliteTable, **outbox)(options)

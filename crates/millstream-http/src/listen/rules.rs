@@ -48,8 +48,11 @@ impl Rules {
         if self.paths.is_empty() || self.methods.is_empty() {
             return Err("a source of requests has a path and a method".into());
         }
-        for path in self.paths.iter().chain(&self.health) {
+        for path in &self.paths {
             path.check()?;
+        }
+        if let Some(path) = &self.health {
+            path.check().map_err(|error| format!("health: {error}"))?;
         }
         for name in &self.methods {
             let Some(method) = METHODS.iter().find(|known| known.as_str() == name) else {

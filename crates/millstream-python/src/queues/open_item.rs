@@ -11,6 +11,7 @@ use pyo3::types::PyBytes;
 
 use super::{OpenQueues, call};
 use crate::gil::unlocked;
+use crate::time::duration;
 
 /// An item that was taken and is not yet confirmed. It returns to its queue when its object is deleted, and counts as
 /// delivered in vain unless the queues were closed before.
@@ -76,14 +77,6 @@ fn seconds(ms: u64) -> f64 {
 
 /// The longest time of a `touch`, as over a connection.
 const TOUCH_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
-
-/// A time that was given in seconds.
-fn time_of(name: &str, seconds: f64) -> PyResult<Duration> {
-    let time = Duration::try_from_secs_f64(seconds);
-    time.map_err(|_| {
-        PyValueError::new_err(format!("{name}: {seconds} is no time in seconds from 0 on"))
-    })
-}
 
 /// An optional time; 0 is none.
 fn moment(ms: u64) -> Option<f64> {
@@ -237,7 +230,8 @@ impl OpenItem {
     /// Begins the time of the item anew, for work that takes longer than the ``open_timeout`` of its queue.
     ///
     /// Args:
-    ///     seconds: after this time the item returns to its queue; None: after the ``open_timeout``.
+    ///     seconds: after this time the item returns to its queue, as a number, a timedelta or text like
+    ///         ``"1m"``. None: after the ``open_timeout``.
     ///
     /// Returns:
     ///     False if the item is no longer open: another consumer may have it.
@@ -255,13 +249,12 @@ impl OpenItem {
     ///     ...         item.touch(60)
     ///     True
     #[pyo3(signature = (seconds=None))]
-    fn touch(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
+    fn touch(&self, py: Python<'_>, seconds: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let limit = seconds
-            .map(|seconds| time_of("seconds", seconds))
+            .map(|seconds| duration("seconds", seconds, 1, "QueueUsageError"))
             .transpose()?;
-        if limit.is_some_and(|limit| limit.is_zero() || limit > TOUCH_MAX) {
-            let why = "seconds: must be more than 0 and at most 2592000 (30 days)";
-            return Err(PyValueError::new_err(why));
+        if limit.is_some_and(|limit| limit > TOUCH_MAX) {
+            return Err(PyValueError::new_err("seconds is at most 30 days"));
         }
         // Locked without the interpreter, which a thread that waits for the lock may hold.
         call(py, || {
@@ -274,7 +267,7 @@ impl OpenItem {
     ///
     /// Args:
     ///     failed: whether it counts as delivered in vain, for ``max_deliveries`` and ``retry``.
-    ///     delay: seconds before which it is not served again, whatever ``retry`` says; such an item has failed.
+    ///     delay: the time before which it is not served again, whatever ``retry`` says; such an item has failed.
     ///
     /// Raises:
     ///     ValueError: the delay is negative, or the item has not failed.
@@ -290,8 +283,15 @@ impl OpenItem {
     ///     ...     len(queues["jobs"])
     ///     1
     #[pyo3(signature = (failed=true, *, delay=None))]
-    fn abort(&self, py: Python<'_>, failed: bool, delay: Option<f64>) -> PyResult<()> {
-        let delay = delay.map(|delay| time_of("delay", delay)).transpose()?;
+    fn abort(
+        &self,
+        py: Python<'_>,
+        failed: bool,
+        delay: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let delay = delay
+            .map(|delay| duration("delay", delay, 0, "QueueUsageError"))
+            .transpose()?;
         if delay.is_some() && !failed {
             return Err(PyValueError::new_err(
                 "delay: an item that has not failed has none",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millstream_flow::error::chain;
+use millstream_flow::error::{Cause, chain};
 use millstream_flow::outbox::Outbox;
 use millstream_http::{Batch, OAuth, Reply};
 use pyo3::exceptions::PyValueError;
@@ -102,6 +102,7 @@ fn oauth_of((url, id, secret, in_body, parameters): Credentials) -> OAuth {
 #[pyo3(signature = (address, encode, *, path, token, origins, max_client, max_connections, timeout, on_bound))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_feed(
+    py: Python<'_>,
     address: &str,
     encode: Py<PyAny>,
     path: &str,
@@ -127,6 +128,8 @@ pub(crate) fn http_feed(
     if let Some(call) = on_bound {
         feed = feed.on_bound(bound_call(call));
     }
+    let wrong = |why: Cause| usage(py, &why.to_string());
+    feed.check().map_err(wrong)?;
     Ok(ByteSink::of_feed(feed, encode))
 }
 

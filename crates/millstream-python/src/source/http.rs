@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millstream_flow::error::Cause;
 use millstream_http::{Body, Digest, Hash, Item, Received, Signature};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,6 +10,7 @@ use pyo3::types::PyBytes;
 
 use super::bytes::{ByteSource, bound_call};
 use super::decode::Decode;
+use crate::error::usage;
 
 /// How a sender signs; the tolerance in seconds.
 #[derive(FromPyObject)]
@@ -116,6 +118,7 @@ fn item_of(item: &str) -> PyResult<Item> {
 #[pyo3(signature = (address, *, paths, methods, health, item, body, signature, reply, token, origins, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_listen(
+    py: Python<'_>,
     address: &str,
     paths: Vec<String>,
     methods: Vec<String>,
@@ -165,5 +168,7 @@ pub(crate) fn http_listen(
     if let Some(call) = on_bound {
         source = source.on_bound(bound_call(call));
     }
+    let wrong = |why: Cause| usage(py, &why.to_string());
+    source.check().map_err(wrong)?;
     Ok(ByteSource::of_http(source, Decode::read(decode)?))
 }

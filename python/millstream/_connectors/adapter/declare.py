@@ -10,8 +10,9 @@ from typing import Generic, ParamSpec
 
 from ..._errors.flow import FlowUsageError, show
 from ..._values.backoff import Backoff
+from ..._values.checked import checked
 from ..._values.types import T_co
-from ..durable import durable as recorded, retention_of
+from ..durable import Keep, durable as recorded, retention_of
 from ..io import Source
 from .dedupe import Dedupe, deduplicated
 from .options import BUFFER_BYTES, BUFFER_ITEMS, Options
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..._millstream import SourceIo
     from ..._streams.streams import Stream
     from ..._values.types import AnySource, U
-    from ..durable import Keep
     from .item import At
     from .reader import Reader
 
@@ -314,6 +314,7 @@ if TYPE_CHECKING:
     ) -> Items: ...
 
 
+@checked
 def source(
     function: Callable[..., Any] | None = None,
     /,
@@ -375,14 +376,8 @@ def source(
     """
     if buffer < 1 or buffer_bytes < 1:
         raise FlowUsageError(f"buffer and buffer_bytes are 1 or more, not {buffer!r} and {buffer_bytes!r}")
-    if isinstance(partitions, str):
-        raise TypeError(f"partitions is a list of names, not {partitions!r}")
     if partitions is not None and (not partitions or len(set(partitions)) < len(partitions)):
         raise FlowUsageError(f"partitions is a list of different names, at least one, not {partitions!r}")
-    if retry is not None and not isinstance(retry, Backoff):
-        raise TypeError(f"retry is a ms.Backoff, not {show(retry)}")
-    if dedupe is not None and not isinstance(dedupe, Dedupe):
-        raise TypeError(f"dedupe is a ms.Dedupe, not {show(dedupe)}")
     if keep is not None and not durable:
         raise FlowUsageError("keep applies to durable=True only")
     retention_of(keep)

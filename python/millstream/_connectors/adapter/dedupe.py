@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from ..._errors.flow import FlowUsageError, show
-from ..._values.durations import nanos
+from ..._errors.flow import FlowUsageError
+from ..._values.checked import checked
+from ..._values.durations import nanos, seconds_or_none
 from ..._values.fields import field
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..._values.types import U
 
 
+@checked
 @dataclass(frozen=True)
 class Dedupe:
     """Drops an item of a source whose key another item had shortly before.
@@ -35,10 +37,9 @@ class Dedupe:
         key: a function that returns the key of an item, or the name of a field: a hashable value that can
             be pickled, such as the number of a message.
         count: how many keys are remembered at most.
-        within: for how long a key is remembered, in seconds or as a timedelta; None: for any time.
+        within: for how long a key is remembered; None: for any time.
 
     Raises:
-        TypeError: ``key`` is neither a function nor a ``str``.
         FlowUsageError: ``count`` is below 1, or ``within`` is no time above 0.
 
     Example:
@@ -59,8 +60,6 @@ class Dedupe:
     within: Seconds | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.key, str) and not callable(self.key):
-            raise TypeError(f"key is a function of an item or the name of a field, not {show(self.key)}")
         if self.count < 1:
             raise FlowUsageError(f"count is 1 or more, not {self.count!r}")
         if self.within is not None:
@@ -73,7 +72,7 @@ class Seen:
     def __init__(self, dedupe: Dedupe) -> None:
         self.key = field(dedupe.key) if isinstance(dedupe.key, str) else dedupe.key
         self.count = dedupe.count
-        self.within = None if dedupe.within is None else nanos("within", dedupe.within) / 1e9
+        self.within = seconds_or_none("within", dedupe.within)
         self.times: OrderedDict[Hashable, float] = OrderedDict()
 
     def on_batch(self, _: int, items: list[Any], ctx: KeyContext) -> list[Any]:

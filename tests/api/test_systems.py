@@ -207,8 +207,9 @@ def test_a_system_runs_until_it_is_stopped(system: System) -> None:
     assert found["adder"]["calls"] == 3 and found["adder"]["pid"] != found["doubler"]["pid"]
     assert found["adder"]["inputs"][0]["position"] == found["adder"]["inputs"][0]["next"] == 4
     table = system.verb("status", "desk.toml").splitlines()
-    assert table[0].split() == "service state pid restarts calls/s behind last error".split()
+    assert table[0].split() == "service state pid restarts busy calls/s behind last error".split()
     assert [line.split()[:2] for line in table[1:]] == [["adder", "running"], ["doubler", "running"]]
+    assert all(re.fullmatch(r"\d+%", line.split()[4]) for line in table[1:])
     assert system.stop() == 0
     assert system.doubles() == sums(1, 2, 3)
     # The status names existing records also when nothing runs.

@@ -63,3 +63,21 @@ def test_hosts_from_a_file(tmp_path: Path) -> None:
 def test_wrong_arguments_of_a_cluster_are_named(arguments: tuple[int, list[str]], message: str) -> None:
     with pytest.raises(ms.FlowUsageError, match=message):
         ms.Cluster(*arguments)
+
+
+COUNTS = """
+import millstream as ms
+flow = ms.Flow("misspelt")
+numbers = flow.source("numbers", ms.testing.items(range(9))).key_by(lambda n: n % 5)
+numbers.count("each", name="counts").items().sink("out", ms.testing.discard())
+"""
+
+
+def test_a_misspelt_name_to_drop_is_refused_by_all(tmp_path: Path) -> None:
+    flow = tmp_path / "flow.py"
+    flow.write_text(COUNTS)
+    options = ("--processes", "2", "--state", str(tmp_path / "state"))
+    Supervised(command(flow, *options)).end(0)
+    text = Supervised(command(flow, *options, "--drop-state", "cuonts")).end(2)
+    assert '--drop-state "cuonts": no process has anything of that name; did you mean "counts"?' in text, text
+    Supervised(command(flow, *options, "--drop-state", "counts")).end(0)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import servers
 from axe_playwright_python.sync_playwright import Axe
 from observed import Observed, until
@@ -72,6 +73,30 @@ flow = ms.Flow("hung")
 numbers = flow.source("numbers", ms.generate(itertools.count, rate=400))
 numbers.map(ask_the_shop, name="enrich").sink("out", ms.testing.discard())
 """
+
+JOINED = """
+import asyncio
+import millstream as ms
+
+@ms.source
+async def orders():
+    for number in range(10**9):
+        await asyncio.sleep(0.01)
+        yield number
+
+@ms.source
+async def rates():
+    for number in range(FIRST):
+        yield number
+    await asyncio.Event().wait()
+
+flow = ms.Flow("joined")
+orders = flow.source("orders", orders).event_time(float, idle=IDLE).key_by(str)
+rates = flow.source("rates", rates).event_time(float, idle=IDLE).key_by(str)
+JOIN.sink("out", ms.testing.discard())
+"""
+MERGED = 'orders.merge(rates).window("w", ms.windows.tumbling(5)).count()'
+PAIRED = 'orders.join("pairs", rates, within=5)'
 
 NOT_GREEN = """() => [...document.querySelectorAll(".verdict")].filter((one) => one.offsetParent)
     .every((one) => !one.classList.contains("good"))"""
@@ -163,6 +188,31 @@ def test_a_stopped_process_is_not_green(tab: "Tab", tmp_path: Path) -> None:
             os.kill(member, signal.SIGCONT)
         until("the news", lambda: not held(flow.snapshot()))
         tab.wait("document.getElementById('verdict').classList.contains('good')")
+
+
+@pytest.mark.parametrize("join", [MERGED, PAIRED])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_silent_source_that_holds_back_another_is_not_green(
+    tab: "Tab", tmp_path: Path, join: str, first: int
+) -> None:
+    program = JOINED.replace("JOIN", join).replace("FIRST", str(first))
+    with Observed(tmp_path, program.replace("IDLE", "None")) as flow:
+        tab.page.goto(flow.url)
+        back = holds(flow.snapshot, "MillstreamWatermarkHeldBack")
+        assert (back["kind"], back["subject"]) == ("source", "rates")
+        words = "of rates holds the watermark back" if first else "of rates has had no item"
+        assert words in back["words"] and "`idle` of `event_time`" in back["action"]
+        looked_at(tab, "MillstreamWatermarkHeldBack", words, "warning")
+        assert words in once(flow.url, "--once").stdout
+        # Late windows are no reason to send a process no work.
+        assert flow.get("/readyz")[0] == 200
+        assert list(held(flow.snapshot())) == ["MillstreamWatermarkHeldBack"]
+    # What it says to do is done.
+    with Observed(tmp_path, program.replace("IDLE", "1")) as flow:
+        if join == MERGED:
+            until("windows", lambda: flow.step("out")["items_in"] > 2)
+        until("half a minute", lambda: flow.snapshot()["seconds"] > 35)
+        assert held(flow.snapshot()) == {}
 
 
 def states(flow: Observed) -> list[str]:

@@ -45,6 +45,10 @@ numbers.key_by(lambda n: n % 7).map(book, name="book").sink("out", ms.testing.di
 """
 
 
+def row_of(tab: Tab, step: str) -> str:
+    return tab.page.locator("#steps tr", has_text=step).get_attribute("class") or ""
+
+
 def snapshot(flow: Observed) -> Any:
     """The newest figures; none while nothing listens."""
     try:
@@ -79,6 +83,10 @@ def test_a_flow_that_has_failed_keeps_its_page(tab: Tab, tmp_path: Path, options
             tab.wait("document.querySelectorAll('.node').length > 2")
             tab.wait("document.querySelector('#conditions pre')?.textContent.includes('raise ValueError')")
             assert "has failed and is not started again" in tab.page.locator("#verdict").inner_text()
+            # The step that failed is coloured, and only that one.
+            tab.wait("document.querySelectorAll('.node.critical').length === 1")
+            assert "book" in tab.page.locator(".node.critical").text_content()
+            assert "critical" in row_of(tab, "book")
             assert tab.page.locator("#conditions b").count() == 0
             # Nothing is known of its workers any more: there is no empty table.
             assert tab.page.locator("#steps").is_visible() and tab.page.locator("#workers").is_hidden()

@@ -36,7 +36,7 @@ mod tally;
 mod tests;
 
 pub use coordinator::Coordinator;
-pub use message::{Body, Kind, Message, PAYLOAD_MAX, Start, VERSION};
+pub use message::{Body, Kind, Message, Misfit, PAYLOAD_MAX, Start, VERSION};
 pub use participant::Participant;
 
 use millstream_flow::cluster::{Event, HandledLoad, Raise, Status};
@@ -164,13 +164,8 @@ pub enum Output {
     Close(Connection),
     /// The run has begun.
     Started(Start),
-    /// Process 0 has refused this process.
-    Refused {
-        /// Whether another attempt may succeed without a change.
-        again: bool,
-        /// The reason.
-        text: String,
-    },
+    /// Process 0 has refused this process, or itself with all others.
+    Refused(Misfit),
     /// An event for the flow.
     Event(Event),
     /// A line for the log.

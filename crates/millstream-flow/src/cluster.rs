@@ -13,7 +13,7 @@
 
 mod resolve;
 
-pub use resolve::{check_own, resolve};
+pub use resolve::{check_drops, check_own, resolve};
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -70,6 +70,11 @@ pub struct Missing {
     /// Why it is waited for although it is there: it is refused, or has not begun the run.
     pub reason: Option<String>,
 }
+
+/// The error of options that ask for something that no process has.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongOptions(pub String);
 
 /// The error of a wait for other processes that was stopped.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -135,6 +140,10 @@ pub struct StateOffer {
     pub prepared: Option<CommitId>,
     /// Process 0 only: the last commit in which each process had changes, as of its last commit record.
     pub members: Vec<CommitId>,
+    /// The steps, sources and sinks whose state this process was asked to remove.
+    pub drops: Vec<String>,
+    /// If there are some: all names that this process knows, of its flow and its state.
+    pub names: Vec<String>,
 }
 
 /// A run that all processes have joined.

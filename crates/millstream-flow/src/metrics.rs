@@ -46,6 +46,8 @@ pub struct StateSize {
     pub keys: u64,
     /// The bytes of keys and states as the state directory has them since the last epoch; `None` without one.
     pub bytes: Option<u64>,
+    /// Whether a key waits for event time: it has an open window, a timer, or items in the order of their times.
+    pub waits_for_time: bool,
 }
 
 /// The metrics of one step on one worker, or on all of them.
@@ -133,6 +135,7 @@ fn sum(one: Option<StateSize>, other: Option<StateSize>) -> Option<StateSize> {
     Some(StateSize {
         keys: one.keys + other.keys,
         bytes: one.bytes.zip(other.bytes).map(|(one, other)| one + other),
+        waits_for_time: one.waits_for_time || other.waits_for_time,
     })
 }
 

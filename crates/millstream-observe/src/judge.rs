@@ -77,7 +77,7 @@ fn busiest(
 }
 
 /// The steps whose output reaches `node`.
-fn before(graph: &Description, node: usize) -> Vec<usize> {
+pub(crate) fn before(graph: &Description, node: usize) -> Vec<usize> {
     let mut found = vec![false; graph.nodes.len()];
     let mut open = vec![node];
     while let Some(node) = open.pop() {

@@ -18,7 +18,7 @@ use crate::error::ObserveError;
 use crate::expected::Expected;
 use crate::lock;
 use crate::metrics_text::open_metrics;
-use crate::processes::{self, Shown};
+use crate::processes::{News, Shown};
 use crate::sampler::Sampler;
 use crate::sections::Section;
 use crate::snapshot::{Down, Mark, Restart, Snapshot, State};
@@ -388,7 +388,8 @@ impl Observed {
         let time_ns = self.clock.time_ns();
         let mut snapshot = self.sampler.sample(&moment, time_ns);
         snapshot.user = user::snapshots();
-        snapshot.processes = processes::others(&self.watch);
+        let news = News::of(&self.watch);
+        news.add_to(&mut snapshot);
         if let Some(stacks) = &mut self.stacks {
             stacks.add(&mut snapshot.workers);
         }
@@ -398,7 +399,7 @@ impl Observed {
         }
         answers.complete(&mut snapshot);
         let metrics = |own: &Arc<Snapshot>| open_metrics(own).unwrap_or_default();
-        answers.set(Shown::of(snapshot, &self.watch, metrics));
+        answers.set(Shown::of(snapshot, &self.watch, news, metrics));
     }
 }
 

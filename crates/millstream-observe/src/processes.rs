@@ -23,6 +23,8 @@ use crate::user;
 const LOST_SECONDS: f64 = 3.0;
 /// The metric whose label `process` is not the process that reports it.
 const OF_OTHERS: &str = "millstream_flow_processes_missing{";
+/// The condition that process 0 evaluates for all processes.
+const WATERMARK: &str = "MillstreamWatermarkHeldBack";
 /// The number of failures of all processes that are shown.
 const FAILURES_MAX: usize = 50;
 
@@ -32,6 +34,50 @@ const FAILURES_MAX: usize = 50;
 struct Sent {
     snapshot: Snapshot,
     metrics: String,
+}
+
+/// What the other processes have sent to process 0; nothing elsewhere.
+pub(crate) struct News {
+    statuses: Vec<ProcessStatus>,
+    sent: Vec<Option<Sent>>,
+}
+
+impl News {
+    pub(crate) fn of(watch: &Watch) -> Self {
+        let statuses = watch.statuses();
+        let read = |status: &ProcessStatus| {
+            let bytes = status.sent.as_ref()?;
+            serde_json::from_slice::<Sent>(bytes).ok()
+        };
+        let sent = statuses.iter().map(read).collect();
+        News { statuses, sent }
+    }
+
+    /// Adds to the snapshot of process 0 what it judges for all: by when the others have sent something last, and the
+    /// event time of their partitions.
+    pub(crate) fn add_to(&self, own: &mut Snapshot) {
+        let known = self.statuses.iter().filter(|status| status.sent.is_some());
+        let other = |status: &ProcessStatus| ProcessSnapshot {
+            process: status.process,
+            state: state(status, State::Running).to_owned(),
+            silent_seconds: status.age.as_secs_f64(),
+            ..ProcessSnapshot::default()
+        };
+        own.processes = known.map(other).collect();
+        let mut sources = own.sources.clone();
+        for (status, sent) in self.statuses.iter().zip(&self.sent) {
+            let sent = sent.as_ref().filter(|_| is_live(status));
+            let others = sent.map_or(&[][..], |sent| &sent.snapshot.sources);
+            for (source, other) in sources.iter_mut().zip(others) {
+                add_source(source, other);
+            }
+        }
+        own.sources_of_all = (!self.statuses.is_empty()).then_some(sources);
+    }
+}
+
+fn is_live(status: &ProcessStatus) -> bool {
+    !status.ended && status.age.as_secs_f64() <= LOST_SECONDS
 }
 
 /// What is shown of a run.
@@ -62,6 +108,7 @@ impl Shown {
     pub(crate) fn of(
         snapshot: Snapshot,
         watch: &Watch,
+        news: News,
         metrics: impl Fn(&Arc<Snapshot>) -> String,
     ) -> Self {
         let Some(membership) = watch.membership() else {
@@ -76,12 +123,7 @@ impl Shown {
                 ..shown
             };
         }
-        let statuses = watch.statuses();
-        let read = |status: &ProcessStatus| {
-            let bytes = status.sent.as_ref()?;
-            serde_json::from_slice::<Sent>(bytes).ok()
-        };
-        let mut sent: Vec<Option<Sent>> = statuses.iter().map(read).collect();
+        let News { statuses, mut sent } = news;
         let all = merged(&snapshot, &statuses, &sent);
         let metrics = sent.iter_mut().zip(&statuses).filter_map(|(sent, status)| {
             let text = std::mem::take(&mut sent.as_mut()?.metrics);
@@ -118,7 +160,7 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
             all.workers.extend(workers(number, count, &[]));
             continue;
         };
-        let is_live = !status.ended && silent <= LOST_SECONDS;
+        let is_live = is_live(status);
         let shown = workers(number, count, &snapshot.workers);
         all.processes.push(ProcessSnapshot {
             process: number,
@@ -176,22 +218,6 @@ fn state(status: &ProcessStatus, sent: State) -> &'static str {
         (false, true) => "lost",
         (false, false) => sent.name(),
     }
-}
-
-/// The other processes by when they have sent something last, for what process 0 knows alone.
-pub(crate) fn others(watch: &Watch) -> Vec<ProcessSnapshot> {
-    let statuses = match watch.membership() {
-        Some(membership) if membership.process == 0 => watch.statuses(),
-        _ => Vec::new(),
-    };
-    let sent = statuses.iter().filter(|status| status.sent.is_some());
-    let other = |status: &ProcessStatus| ProcessSnapshot {
-        process: status.process,
-        state: state(status, State::Running).to_owned(),
-        silent_seconds: status.age.as_secs_f64(),
-        ..ProcessSnapshot::default()
-    };
-    sent.map(other).collect()
 }
 
 fn process(number: usize, state: &str, silent: f64, snapshot: &Snapshot) -> ProcessSnapshot {
@@ -279,6 +305,9 @@ fn add_source(source: &mut SourceSnapshot, other: &SourceSnapshot) {
         source.watermark_lag_seconds = other.watermark_lag_seconds;
         source.held_by.clone_from(&other.held_by);
     }
+    let without_items = source.without_items.take();
+    source.without_items = without_items.or_else(|| other.without_items.clone());
+    source.joined_with.extend(other.joined_with.iter().cloned());
     source.partitions.extend(other.partitions.iter().cloned());
     if source.partitions.len() > PARTITIONS_MAX {
         source.partitions.clear();
@@ -301,8 +330,9 @@ fn add_notes(all: &mut Snapshot, process: usize, sent: &Snapshot) {
 
 /// Adds what needs attention of another process.
 fn add_conditions(all: &mut Snapshot, process: usize, sent: &Snapshot) {
-    // Every process has the restarts of the supervisor.
-    let own = sent.conditions.iter().filter(|one| one.kind != "flow");
+    // Every process has the restarts of the supervisor, and process 0 compares the watermarks of all.
+    let is_own = |one: &&ConditionSnapshot| one.kind != "flow" && one.name != WATERMARK;
+    let own = sent.conditions.iter().filter(is_own);
     let conditions = own.cloned();
     all.conditions
         .extend(conditions.map(|one| ConditionSnapshot {
@@ -453,6 +483,44 @@ mod tests {
         assert_eq!(conditions, [Some(1)]);
         let words = all.bottleneck.unwrap().words;
         assert_eq!(words, "Process 1: in limits the flow.");
+    }
+
+    #[test]
+    fn event_time_is_that_of_all_processes_with_news() {
+        let source = |name: &str, lag: Option<f64>| SourceSnapshot {
+            name: name.to_owned(),
+            watermark_lag_seconds: lag,
+            held_by: lag.map(|_| format!("{name} of another")),
+            without_items: Some("empty".to_owned()).filter(|_| lag.is_none()),
+            joined_with: vec!["b".to_owned()],
+            ..SourceSnapshot::default()
+        };
+        let sent = |lag| {
+            let mut sent = sent();
+            sent.snapshot.sources = vec![SourceSnapshot::default(), source("b", lag)];
+            Some(sent)
+        };
+        let news = News {
+            statuses: vec![
+                status(1, 0.5, false),
+                status(2, 0.5, false),
+                status(3, 9.0, false),
+            ],
+            sent: vec![sent(None), sent(Some(5.0)), sent(Some(99.0))],
+        };
+        let mut own = own();
+        own.sources = vec![SourceSnapshot::default(), source("b", Some(3.0))];
+        news.add_to(&mut own);
+        let all = &own.sources_of_all.as_ref().unwrap()[1];
+        assert_eq!(all.watermark_lag_seconds, Some(5.0));
+        assert_eq!(all.without_items.as_deref(), Some("empty"));
+        assert!(all.joined_with.contains(&"b".to_owned()));
+        let alone = News {
+            statuses: Vec::new(),
+            sent: Vec::new(),
+        };
+        alone.add_to(&mut own);
+        assert!(own.sources_of_all.is_none());
     }
 
     #[test]

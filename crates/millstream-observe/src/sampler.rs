@@ -11,7 +11,7 @@ use millstream_flow::metrics::{EdgeLoad, FailureNote, Outcome};
 use millstream_flow::watch::Moment;
 
 use crate::ages::Recorded;
-use crate::judge::judge;
+use crate::judge::{before, judge};
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
     CommitSnapshot, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot,
@@ -210,10 +210,29 @@ impl Sampler {
     }
 
     fn sources(&self, moment: &Moment, time_ns: i64) -> Vec<SourceSnapshot> {
-        let nodes = self.graph.nodes.iter().filter(|node| node.kind == "source");
-        nodes
-            .map(|node| source(&node.name, moment, time_ns))
-            .collect()
+        let nodes = &self.graph.nodes;
+        let waits = |node: &usize| {
+            let of_worker = |worker: &WorkerPace| worker.steps.get(*node)?.state;
+            let mut states = self.workers.iter().filter_map(of_worker);
+            states.any(|state| state.waits_for_time)
+        };
+        let waiting = (0..nodes.len()).filter(waits);
+        let joined: Vec<Vec<usize>> = waiting.map(|node| before(&self.graph, node)).collect();
+        let sources = || (0..nodes.len()).filter(|node| nodes[*node].kind == "source");
+        let with = |one: usize, other: usize| {
+            one != other
+                && joined
+                    .iter()
+                    .any(|all| all.contains(&one) && all.contains(&other))
+        };
+        let source = |one: usize| SourceSnapshot {
+            joined_with: sources()
+                .filter(|other| with(one, *other))
+                .map(|other| nodes[other].name.clone())
+                .collect(),
+            ..source(&nodes[one].name, moment, time_ns)
+        };
+        sources().map(source).collect()
     }
 
     fn epochs(&self, moment: &Moment) -> Option<EpochSnapshot> {
@@ -368,6 +387,7 @@ fn source(name: &str, moment: &Moment, time_ns: i64) -> SourceSnapshot {
         held_by: lowest.map(|mark| mark.partition.clone()),
         without_items: without_items.next().map(|(_, partition)| partition.clone()),
         partitions,
+        joined_with: Vec::new(),
     }
 }
 

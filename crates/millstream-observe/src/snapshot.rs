@@ -50,6 +50,9 @@ pub struct Snapshot {
     pub processes: Vec<ProcessSnapshot>,
     /// The sources.
     pub sources: Vec<SourceSnapshot>,
+    /// In process 0 of a run of several: the sources with the partitions of all processes that are not silent.
+    #[serde(skip)]
+    pub(crate) sources_of_all: Option<Vec<SourceSnapshot>>,
     /// The sinks that have an outbox.
     pub sinks: Vec<SinkSnapshot>,
     /// The commits of a flow with a state directory.
@@ -403,6 +406,9 @@ pub struct SourceSnapshot {
     pub held_by: Option<String>,
     /// A partition that has had no item, and for which event time waits.
     pub without_items: Option<String>,
+    /// The other sources before a step that waits for the event time of this one too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub joined_with: Vec<String>,
     /// Each partition of which something is known, at most [`PARTITIONS_MAX`](crate::list::PARTITIONS_MAX); none if
     /// there are more.
     pub partitions: Vec<PartitionSnapshot>,

@@ -606,6 +606,13 @@ impl Pipe {
         checked(py, self.pipe.redistribute())
     }
 
+    /// Checks the arguments of `sink`, before any step is added.
+    #[staticmethod]
+    fn check_sink(sink: &Bound<'_, PyAny>, on_error: &Bound<'_, PyAny>) -> PyResult<()> {
+        OnErrorOption::read(on_error)?;
+        AnySink::read(sink).map(drop)
+    }
+
     fn sink(
         &self,
         py: Python<'_>,

@@ -478,6 +478,7 @@ impl Stateful for Kernel {
         Some(StateSize {
             keys: keys as u64,
             bytes: None,
+            waits_for_time: false,
         })
     }
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {

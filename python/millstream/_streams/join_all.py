@@ -10,7 +10,7 @@ from itertools import product
 
 from .._errors.flow import FlowUsageError
 from .._values.durations import nanos
-from .arguments import named_or_raise
+from .arguments import named_or_raise, same_times
 from .base import KeyedBase
 
 TYPE_CHECKING = False
@@ -44,13 +44,14 @@ def join_all(
     for other in others:
         if not isinstance(other, KeyedBase):
             raise FlowUsageError(f"a keyed stream is joined with keyed streams, not with {other!r}")
+        same_times(stream._timed, other._timed)
     if emit not in EMIT:
         raise FlowUsageError(f'emit is "complete", "running" or "final", not {emit!r}')
     if insert not in INSERT:
         raise FlowUsageError(f'insert is "first", "last" or "product", not {insert!r}')
+    life = None if ttl is None else nanos("ttl", ttl)
     sides = [side.map(_tagged(place)) for place, side in enumerate((stream, *others))]
     count = len(sides)
-    life = None if ttl is None else nanos("ttl", ttl)
     merged = sides[0].merge(*sides[1:])
     made = count, insert == "product", lambda: Sides(count, emit, insert)
     pipe, late = merged._home().join_all(name, made, merged._timed, life)

@@ -8,7 +8,7 @@ from .._errors.flow import FlowUsageError
 from .._values.durations import nanos
 from .._values.types import K_co, V_co
 from . import window_options
-from .arguments import named_or_raise
+from .arguments import named_or_raise, same_times
 from .base import KeyedBase
 from .join_all import join_all
 from .window_join import join
@@ -420,10 +420,11 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
             raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
         if ttl is not None and not self._timed:
             raise FlowUsageError("ttl of a join needs times: put event_time before key_by")
+        same_times(self._timed, other._timed)
+        life = None if ttl is None else nanos("ttl", ttl)
         right: KeyedStream[K_co, W] = self._new_keyed(
             [pipe.to_the_right() for pipe in other._pipes], other._placed, other._timed
         )
-        life = None if ttl is None else nanos("ttl", ttl)
         both = self._own().merge(right)._home()
         results, late = both.join(name, (*described, life, per_key), self._timed, "fail")
         results.joins([self._pipes, right._pipes])

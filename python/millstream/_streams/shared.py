@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+from .. import _millstream
 from .._values.types import Kind_co, T_co
 from .arguments import calling, collecting
 from .base import Base
@@ -96,7 +97,8 @@ class SharedVerbs(Base[Kind_co, T_co]):
             >>> out
             [(0, [0, 2]), (1, [1, 3]), (0, [4])]
         """
-        pipe = self._home().collect(name, *collecting(max, wait), self._keyed)
+        lists = collecting(max, wait)
+        pipe = self._home().collect(name, *lists, self._keyed)
         return self._same(pipe, True, False)
 
     @overload
@@ -167,8 +169,8 @@ class SharedVerbs(Base[Kind_co, T_co]):
             >>> out
             [1, 4, 9]
         """
-        pipe, _ = self._joined()
         make = calling(f, concurrency, ordered, timeout, retries, retry_pause)
+        pipe, _ = self._joined()
         # What is asked again after a crash may be on another worker than that of its key.
         return self._same(pipe.ticking("map_async", name or "", make, on_error), False, False)
 
@@ -358,4 +360,5 @@ class SharedVerbs(Base[Kind_co, T_co]):
             ([1, 2], [('1', 1), ('2', 2)])
         """
         check_name("sink", name, sink)
+        _millstream.Pipe.check_sink(sink, on_error)
         self._unkeyed().sink(name, sink, gather, on_error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._errors.flow import FlowUsageError
+from .arguments import same_times
 from .base import KeyedBase
 
 TYPE_CHECKING = False
@@ -45,11 +46,14 @@ def join(
     """
     if not isinstance(other, KeyedBase):
         raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
+    same_times(own._timed, other._timed)
+    watermark, lateness, patience = options
+    # What is wrong with the windows is said before any step is added.
+    own.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
     right = other.map(lambda value: (1, value))
     # The step learns which keys are those of which stream.
     marked = own._new_keyed([pipe.to_the_right() for pipe in right._pipes], right._placed, right._timed)
     both = own.map(lambda value: (0, value)).merge(marked)
-    watermark, lateness, patience = options
     windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
     windows._described = windows._described._replace(joins=True)
     sides = windows._make("join")

@@ -148,14 +148,16 @@ def status_verb(options: Any) -> int:
     if options.json:
         print(json.dumps(found))
         return 0
-    rows = [("service", "state", "pid", "restarts", "calls/s", "behind", "last error")]
+    rows = [("service", "state", "pid", "restarts", "busy", "calls/s", "behind", "last error")]
     gateway = found["gateway"]
     parts = found["services"] + ([] if gateway is None else [{"name": NAME, **gateway}])
     for part in parts:
         behind = ", ".join(map(shown_lag, part["inputs"])) if "inputs" in part else "-"
         rate = f"{part['calls_per_s']:g}" if "calls_per_s" in part else "-"
+        busy = part.get("busy")
+        share = "-" if busy is None else f"{busy:.0%}"
         pid, restarts = str(part["pid"] or "-"), str(part["restarts"])
-        rows.append((part["name"], part["state"], pid, restarts, rate, behind, part["error"] or "-"))
+        rows.append((part["name"], part["state"], pid, restarts, share, rate, behind, part["error"] or "-"))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
@@ -226,6 +228,7 @@ def service_row(system: System, service: Service, known: dict[str, Any], lives: 
         "skipped": own.get("skipped", 0),
         "dead_letters": own.get("dead_letters", 0),
         "calls_per_s": own.get("calls_per_s", 0.0) if here else 0.0,
+        "busy": own.get("busy") if here else None,
         "inputs": [lag(system, path, positions.get(path)) for path in service.inputs],
     }
 

@@ -50,11 +50,16 @@ fn title(snapshot: &Snapshot) -> String {
         .iter()
         .map(|worker| worker.busy)
         .fold(0.0, f64::max);
+    let flow = plain(&snapshot.flow);
+    let ran = time(snapshot.seconds);
+    if let Some(down) = &snapshot.down {
+        let failed_ms = snapshot.time_ms.saturating_sub(down.since_ms);
+        let ago = time(failed_ms as f64 / 1000.0);
+        return format!("flow {flow}: failed {ago} ago, after {ran}");
+    }
     format!(
-        "flow {}: {} for {}, {} items/s read, busiest of {} workers {:.0}%",
-        plain(&snapshot.flow),
+        "flow {flow}: {} for {ran}, {} items/s read, busiest of {} workers {:.0}%",
         snapshot.state.name(),
-        time(snapshot.seconds),
         read.map_or_else(|| "-".to_owned(), human).trim_end(),
         snapshot.workers.len(),
         busiest * 100.0
@@ -201,6 +206,18 @@ epoch 9: last commit waited 100.0 ms, saved 2.0 ms, synced 30.0 ms, 1000 B; 500.
             words.iter().map(|line| line.join(" ")).collect::<Vec<_>>()
         };
         assert_eq!(squeezed(&text), squeezed(expected));
+    }
+
+    #[test]
+    fn a_flow_that_has_failed_says_since_when() {
+        let mut snapshot = snapshot();
+        snapshot.time_ms = 1_000_000;
+        snapshot.down = Some(millstream_observe::Down {
+            since_ms: 910_000,
+            ..millstream_observe::Down::default()
+        });
+        let title = section(&snapshot).title;
+        assert_eq!(title, "flow f [2J: failed 1.5 min ago, after 12.0 s");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::reader::Reader;
 use super::settings::{Identity, Settings};
 use crate::error::ClusterError;
 use crate::protocol::{
-    Connection, Coordinator, Ids, Kind, Message, Notice, Output, Participant, Start,
+    Connection, Coordinator, Ids, Kind, Message, Misfit, Notice, Output, Participant, Start,
 };
 
 /// How often a waiting thread checks whether it must stop.
@@ -82,7 +82,7 @@ pub(super) struct State {
     outboxes: BTreeMap<Connection, Arc<Outbox>>,
     connections: Connection,
     pub(super) started: Option<Start>,
-    pub(super) refused: Option<(bool, String)>,
+    pub(super) refused: Option<Misfit>,
     /// Why this process waits for process 0, which is there.
     pub(super) reason: Option<String>,
     pub(super) died: Option<(usize, String)>,
@@ -353,7 +353,7 @@ impl State {
                 }
             }
             Output::Started(start) => self.started = Some(start),
-            Output::Refused { again, text } => self.refused = Some((again, text)),
+            Output::Refused(misfit) => self.refused = Some(misfit),
             Output::Event(event) => {
                 if let Event::Died { process, cause } = &event {
                     self.died = Some((*process, cause.clone()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::cluster::{JoinStopped, Link, Missing, Offer};
+use millstream_flow::cluster::{JoinStopped, Link, Missing, Offer, WrongOptions};
 use millstream_flow::error::{Cause, DiedBefore, NotMet, chain};
 use millstream_link::{Deadline, Socket, connect};
 
@@ -14,7 +14,7 @@ use super::link::DataLink;
 use super::reader::Reader;
 use super::settings::PROTOCOL;
 use crate::error::ClusterError;
-use crate::protocol::{Participant, Start};
+use crate::protocol::{Misfit, Participant, Start};
 
 /// How often a wait reports which processes are missing.
 const SAY_EVERY: Duration = Duration::from_secs(5);
@@ -72,13 +72,26 @@ impl Patience {
 pub(super) fn wait_for_all(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Start, Cause> {
     let mut patience = Patience::new(hub);
     loop {
-        if let Some(start) = hub.wait(STOP_CHECK, |state| state.started) {
-            return Ok(start);
+        let outcome = hub.wait(STOP_CHECK, |state| match (state.started, &state.refused) {
+            (Some(start), _) => Some(Ok(start)),
+            (None, refused) => refused.clone().map(Err),
+        });
+        if let Some(outcome) = outcome {
+            return outcome.map_err(refused);
         }
         check_stopping(stopping)?;
         let missing = missing(hub);
         let alone = missing.iter().all(|one| one.reason.is_none());
         patience.check(hub, alone, || describe_missing(hub, &missing))?;
+    }
+}
+
+/// The error of a refusal that another attempt would meet again.
+fn refused(Misfit { usage, text, .. }: Misfit) -> Cause {
+    if usage {
+        WrongOptions(text).into()
+    } else {
+        ClusterError::Refused(text).into()
     }
 }
 
@@ -180,7 +193,11 @@ fn wait_for_start(
             }
         });
         if let Err(error) = outcome {
-            shared.change(|state, _| state.refused = Some((true, chain(&error).to_string())));
+            let misfit = Misfit {
+                again: true,
+                ..Misfit::from(chain(&error).to_string())
+            };
+            shared.change(|state, _| state.refused = Some(misfit));
         }
     })?;
     hub.note_reason(Some(
@@ -189,17 +206,16 @@ fn wait_for_start(
     loop {
         let outcome = hub.wait(STOP_CHECK, |state| match (state.started, &state.refused) {
             (Some(start), _) => Some(Ok(start)),
-            (None, Some(refused)) => Some(Err(refused.clone())),
-            (None, None) => None,
+            (None, refused) => refused.clone().map(Err),
         });
         match outcome {
             Some(Ok(start)) => return Ok(Ok(start)),
-            Some(Err((again, text))) => {
+            Some(Err(misfit)) => {
                 stream.close();
-                return if again {
-                    Ok(Err(text))
+                return if misfit.again {
+                    Ok(Err(misfit.text))
                 } else {
-                    Err(ClusterError::Refused(text).into())
+                    Err(refused(misfit))
                 };
             }
             None => {}

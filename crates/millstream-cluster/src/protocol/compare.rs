@@ -2,19 +2,7 @@
 
 use millstream_flow::cluster::{Offer, OfferedSource};
 
-/// Why a process does not fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Misfit {
-    /// Whether it fits once process 0 is started anew: it waits for that.
-    pub(super) again: bool,
-    pub(super) text: String,
-}
-
-impl From<String> for Misfit {
-    fn from(text: String) -> Self {
-        Misfit { again: false, text }
-    }
-}
+use super::message::Misfit;
 
 /// Compares what process `process` offers with what process 0 has.
 pub(super) fn compare(process: usize, zero: &Offer, other: &Offer) -> Result<(), Misfit> {
@@ -25,7 +13,10 @@ pub(super) fn compare(process: usize, zero: &Offer, other: &Offer) -> Result<(),
         )));
     }
     if let Some(text) = other_version(process, zero, other) {
-        return Err(Misfit { again: true, text });
+        return Err(Misfit {
+            again: true,
+            ..Misfit::from(text)
+        });
     }
     Ok(compare_runs(process, zero, other)?)
 }
@@ -195,7 +186,7 @@ mod tests {
         }
         // The same file here: it would be read twice.
         let both = ((3, &other), (0, &zero));
-        let Misfit { again, text } = check_apart(both.0, both.1).unwrap_err();
+        let Misfit { again, text, .. } = check_apart(both.0, both.1).unwrap_err();
         assert!(
             !again && text.contains("would read Cargo.toml twice"),
             "{text}"
@@ -215,7 +206,7 @@ mod tests {
         let check = |change: &dyn Fn(&mut Offer), words: &[&str]| {
             let mut other = offer();
             change(&mut other);
-            let Misfit { again, text } = compare(3, &offer(), &other).unwrap_err();
+            let Misfit { again, text, .. } = compare(3, &offer(), &other).unwrap_err();
             for word in words.iter().chain(&["process 3", "process 0"]) {
                 assert!(text.contains(word), "{text}: {word}");
             }

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use millstream_flow::cluster::{Event, HandledLoad, Offer, check_own, resolve};
+use millstream_flow::cluster::{Event, HandledLoad, Offer, check_drops, check_own, resolve};
 
-use super::compare::{Misfit, check_apart, compare};
-use super::message::{Body, Message, Start};
+use super::compare::{check_apart, compare};
+use super::message::{Body, Message, Misfit, Start};
 use super::participant::is_of_run;
 use super::silence::{Line, OwnPause};
 use super::tally::Tally;
@@ -126,7 +126,13 @@ impl Coordinator {
             Some(_) => None,
         };
         match refusal {
-            Some((again, text)) => self.refuse(connection, again, text),
+            Some((again, text)) => self.refuse(
+                connection,
+                Misfit {
+                    again,
+                    ..Misfit::from(text)
+                },
+            ),
             None => self.peers[process].line = Some(Line::new(connection, now_ms)),
         }
     }
@@ -140,12 +146,12 @@ impl Coordinator {
             return;
         }
         match message.body {
-            Body::Offer(offer) if self.phase == Phase::Joining => self.offered(process, offer),
+            Body::Offer(offer) if self.phase == Phase::Joining => self.offered(process, *offer),
             Body::Alive => {}
             body if self.phase == Phase::Running => self.reported(process, body, now_ms),
             _ => {
                 let text = "it does not follow the protocol";
-                self.refuse(connection, false, text.to_owned());
+                self.refuse(connection, Misfit::from(text.to_owned()));
                 self.peers[process] = Peer::default();
             }
         }
@@ -284,12 +290,13 @@ impl Coordinator {
                 self.refusals[process] = None;
                 self.start_if_all_joined();
             }
-            (Err(Misfit { again, text }), Some(line)) => {
+            (Err(misfit), Some(line)) => {
                 self.outputs.push_back(Output::Note(format!(
-                    "process {process} is refused: {text}"
+                    "process {process} is refused: {}",
+                    misfit.text
                 )));
-                self.refusals[process] = Some(text.clone());
-                self.refuse(line.connection, again, text);
+                self.refusals[process] = Some(misfit.text.clone());
+                self.refuse(line.connection, misfit);
                 self.peers[process] = Peer::default();
             }
             (Err(_), None) => {}
@@ -304,18 +311,38 @@ impl Coordinator {
         others.try_for_each(|other| check_apart((process, offer), other))
     }
 
-    fn refuse(&mut self, to: Connection, again: bool, text: String) {
+    fn refuse(&mut self, to: Connection, misfit: Misfit) {
         let message = Message {
             run: 0,
-            body: Body::Refused { again, text },
+            body: Body::Refused(misfit),
         };
         self.outputs.push_back(Output::Send { to, message });
         self.outputs.push_back(Output::Close(to));
     }
 
+    /// No process can run with the options that it has.
+    fn refuse_all(&mut self, misfit: Misfit) {
+        let lines = self.peers.iter().filter_map(|peer| peer.line.as_ref());
+        let connections: Vec<_> = lines.map(|line| line.connection).collect();
+        for connection in connections {
+            self.refuse(connection, misfit.clone());
+        }
+        self.phase = Phase::Over;
+        self.outputs.push_back(Output::Refused(misfit));
+    }
+
     fn start_if_all_joined(&mut self) {
         if self.missing().next().is_some() {
             return;
+        }
+        let others = self.peers.iter().filter_map(|peer| peer.offer.as_ref());
+        let offers = std::iter::once(&self.own).chain(others);
+        let states: Vec<_> = offers.filter_map(|offer| offer.state.as_ref()).collect();
+        if let Err(text) = check_drops(states) {
+            return self.refuse_all(Misfit {
+                usage: true,
+                ..Misfit::from(text)
+            });
         }
         let start = Start {
             run: self.ids.run,

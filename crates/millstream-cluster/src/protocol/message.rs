@@ -75,19 +75,34 @@ pub struct Start {
     pub keeps_prepared: bool,
 }
 
+/// Why a process does not fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misfit {
+    /// Whether another attempt may succeed without a change.
+    pub again: bool,
+    /// Whether the options of the run are wrong, in all processes.
+    pub usage: bool,
+    /// The reason.
+    #[serde(serialize_with = "shortened")]
+    pub text: String,
+}
+
+impl From<String> for Misfit {
+    fn from(text: String) -> Self {
+        Misfit {
+            text,
+            ..Misfit::default()
+        }
+    }
+}
+
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
     /// To process 0: what this process has.
-    Offer(Offer),
+    Offer(Box<Offer>),
     /// Process 0 does not take the process.
-    Refused {
-        /// Whether another attempt may succeed without a change.
-        again: bool,
-        /// The reason.
-        #[serde(serialize_with = "shortened")]
-        text: String,
-    },
+    Refused(Misfit),
     /// From process 0: all have joined.
     Start(Start),
     /// A sign of life.
@@ -203,6 +218,8 @@ mod tests {
                 committed: Some(CommitId { epoch: 9, run: 8 }),
                 prepared: Some(CommitId { epoch: 10, run: 8 }),
                 members: vec![CommitId { epoch: 9, run: 8 }, CommitId::default()],
+                drops: vec!["sum".to_owned()],
+                names: vec!["a".to_owned(), "sum".to_owned()],
             }),
         }
     }
@@ -220,11 +237,12 @@ mod tests {
         };
         let cause = || "äöü".to_owned();
         vec![
-            Body::Offer(offer()),
-            Body::Refused {
+            Body::Offer(Box::new(offer())),
+            Body::Refused(Misfit {
                 again: true,
+                usage: false,
                 text: cause(),
-            },
+            }),
             Body::Start(Start {
                 run: 1,
                 cluster: 2,
@@ -309,7 +327,7 @@ mod tests {
         .concat();
         for (name, body) in names.into_iter().zip(samples()) {
             let fields = match name {
-                "Refused" => [&b"\x92\xc3"[..], cause].concat(),
+                "Refused" => [&b"\x93\xc3\xc2"[..], cause].concat(),
                 "Start" => b"\x94\x01\x02\x03\xc3".to_vec(),
                 "Drained" => b"\x91\xc3".to_vec(),
                 "Raise" => b"\xaaSuspending".to_vec(),

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use millstream_flow::cluster::{Event, Offer};
 
-use super::message::{Body, Message};
+use super::message::{Body, Message, Misfit};
 use super::silence::{Line, OwnPause};
 use super::{Connection, Notice, Output, Times};
 
@@ -52,7 +52,7 @@ impl Participant {
     pub fn connected(&mut self, connection: Connection, now_ms: u64) {
         self.line = Some(Line::new(connection, now_ms));
         let offer = self.offer.clone();
-        self.send(Body::Offer(offer));
+        self.send(Body::Offer(Box::new(offer)));
     }
 
     /// A message has arrived.
@@ -73,9 +73,9 @@ impl Participant {
                 self.run = start.run;
                 self.outputs.push_back(Output::Started(start));
             }
-            Body::Refused { again, text } if self.run == 0 => {
+            Body::Refused(misfit) if self.run == 0 => {
                 self.over = true;
-                self.outputs.push_back(Output::Refused { again, text });
+                self.outputs.push_back(Output::Refused(misfit));
             }
             Body::Alive => {}
             Body::Go => self.event(Event::Go),
@@ -113,9 +113,11 @@ impl Participant {
             self.over = true;
         } else if self.run == 0 {
             self.over = true;
-            let text = cause.to_owned();
-            self.outputs
-                .push_back(Output::Refused { again: true, text });
+            let lost = Misfit {
+                again: true,
+                ..Misfit::from(cause.to_owned())
+            };
+            self.outputs.push_back(Output::Refused(lost));
         } else {
             self.die(0, cause.to_owned());
         }

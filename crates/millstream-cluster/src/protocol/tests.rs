@@ -1,8 +1,8 @@
 //! Process 0 and two others, by hand.
 
-use millstream_flow::cluster::{Event, HandledLoad, Offer};
+use millstream_flow::cluster::{Event, HandledLoad, Offer, StateOffer};
 
-use super::{Body, Coordinator, Ids, Message, Notice, Output, Participant, Start, Times};
+use super::{Body, Coordinator, Ids, Message, Misfit, Notice, Output, Participant, Start, Times};
 
 const RUN: u64 = 7;
 
@@ -35,7 +35,13 @@ fn running() -> Coordinator {
     let mut zero = coordinator(offer());
     for process in 1..3 {
         zero.connected(process as u64, process, 0);
-        say(&mut zero, process as u64, 0, Body::Offer(offer()), 0);
+        say(
+            &mut zero,
+            process as u64,
+            0,
+            Body::Offer(Box::new(offer())),
+            0,
+        );
     }
     let all = outputs(&mut zero);
     assert!(
@@ -182,7 +188,7 @@ fn a_second_process_of_a_number_and_one_that_comes_late_try_again() {
                 to,
                 message:
                     Message {
-                        body: Body::Refused { again, text },
+                        body: Body::Refused(Misfit { again, text, .. }),
                         ..
                     },
             } if to == connection => Some((again, text)),
@@ -206,8 +212,58 @@ fn a_second_process_of_a_number_and_one_that_comes_late_try_again() {
         flow: "stock".to_owned(),
         ..offer()
     };
-    say(&mut zero, 4, 0, Body::Offer(other), 0);
+    say(&mut zero, 4, 0, Body::Offer(Box::new(other)), 0);
     assert!(refusal(&mut zero, 4).is_some_and(|(again, text)| !again && text.contains("stock")));
+}
+
+#[test]
+fn what_no_process_can_drop_is_refused_in_all() {
+    let drops = |names: &[&str]| Offer {
+        state: Some(StateOffer {
+            drops: vec!["count".to_owned()],
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..StateOffer::default()
+        }),
+        ..offer()
+    };
+    for (last, is_known) in [("counts", false), ("count", true)] {
+        let mut zero = coordinator(drops(&["in"]));
+        let others = zero.missing().count();
+        for process in 1..=others {
+            zero.connected(process as u64, process, 0);
+            let names = if process == others { last } else { "in" };
+            say(
+                &mut zero,
+                process as u64,
+                0,
+                Body::Offer(Box::new(drops(&[names]))),
+                0,
+            );
+        }
+        let outputs = outputs(&mut zero);
+        let refused = outputs.iter().filter_map(|output| match output {
+            Output::Send { message, .. } => match &message.body {
+                Body::Refused(misfit) => Some(misfit),
+                _ => None,
+            },
+            Output::Refused(misfit) => Some(misfit),
+            _ => None,
+        });
+        let refused: Vec<&Misfit> = refused.collect();
+        let started = outputs
+            .iter()
+            .any(|output| matches!(output, Output::Started(_)));
+        assert_eq!((started, zero.is_over()), (is_known, !is_known));
+        assert_eq!(refused.len(), if is_known { 0 } else { others + 1 });
+        for misfit in refused {
+            assert!(misfit.usage && !misfit.again, "{misfit:?}");
+            assert!(
+                misfit.text.ends_with("; did you mean \"counts\"?"),
+                "{}",
+                misfit.text
+            );
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Recovery;
 use super::division::{GONE, check_division, check_gathered, clear_stopped, deal, write_stopped};
 use super::first_positions::{first_positions, known_sources};
-use super::fits::{FlowParts, check, check_dropped, check_owner};
+use super::fits::{FlowParts, check, check_dropped, check_owner, known_names};
 use super::local::LocalPartitions;
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
@@ -67,7 +67,7 @@ pub(crate) fn resume(
     cluster: Option<&ClusterStart<'_>>,
 ) -> Result<ResumedRun, FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
-    let (store, shards, joined) = open(options, parts.shards, workers, cluster)?;
+    let (store, shards, joined) = open(options, parts, workers, cluster)?;
     let mut start = Start::new(store);
     start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
@@ -174,7 +174,7 @@ impl Start {
 /// prepared was committed. Nothing in a directory of another division is changed.
 fn open(
     options: &Recovery,
-    shards: Option<Shards>,
+    parts: &FlowParts<'_>,
     workers: usize,
     cluster: Option<&ClusterStart<'_>>,
 ) -> Result<(Store, Shards, Option<Joined>), FlowError> {
@@ -184,14 +184,20 @@ fn open(
         check_division(&options.dir, commit, membership, workers)?;
     }
     let kept = opened.commit().or(opened.prepared());
-    let shards = choose(options, kept.map(|commit| commit.shards), shards)?;
+    let shards = choose(options, kept.map(|commit| commit.shards), parts.shards)?;
     shards.check_workers(workers * membership.map_or(1, |membership| membership.processes))?;
     let Some(cluster) = cluster else {
         let store = opened.truncate()?;
         clear_stopped(&options.dir)?;
         return Ok((store, shards, None));
     };
-    let joined = (cluster.join)(opened.offer(), shards);
+    let mut offer = opened.offer();
+    if !options.drop.is_empty() {
+        let names = known_names(opened.saved_names(), parts, options);
+        offer.names = names.into_iter().collect();
+        offer.drops.extend(options.drop.iter().cloned());
+    }
+    let joined = (cluster.join)(offer, shards);
     let joined = joined.map_err(|error| end_alone(options, cluster, &opened, error))?;
     let store = match &joined {
         Some(joined) if joined.keeps_prepared => opened.keep()?,

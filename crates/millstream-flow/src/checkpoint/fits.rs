@@ -1,6 +1,6 @@
 //! Whether the saved state is that of the flow: of its name, its steps, sources and sinks, and the kinds of its steps.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use super::record::{Commit, StepMark};
 use super::recovery::Recovery;
@@ -9,7 +9,7 @@ use super::sources::Sources;
 use super::store::{Store, failed};
 use crate::error::FlowError;
 use crate::key::Shards;
-use crate::named::drop_state;
+use crate::named::{did_you_mean, drop_state};
 use crate::node::Node;
 use crate::saved::codec::Codecs;
 
@@ -46,12 +46,12 @@ pub(super) fn check_owner(
     })
 }
 
-/// What has saved state, with its kind.
-fn saved_names<'a>(
-    store: &'a Store,
+/// What has saved state, of these steps and a commit, with its kind.
+pub(super) fn saved_names<'a>(
+    steps: impl Iterator<Item = &'a str>,
     commit: &'a Commit,
 ) -> impl Iterator<Item = (&'static str, &'a str)> {
-    let steps = store.saved().steps().map(|name| ("step", name));
+    let steps = steps.map(|name| ("step", name));
     let times = commit.watermarks.iter().map(|mark| match &*mark.partition {
         "" => ("step", mark.step.as_str()),
         _ => ("source", mark.step.as_str()),
@@ -61,8 +61,22 @@ fn saved_names<'a>(
     steps.chain(times).chain(sources).chain(sinks)
 }
 
-/// Checks that what the options drop is known: a name that is misspelt would drop nothing. Of several processes each
-/// knows a part of the state only.
+/// The names that the options may drop: those of what has state, and of what is in the flow.
+pub(super) fn known_names<'a>(
+    saved: impl Iterator<Item = &'a str>,
+    parts: &FlowParts<'_>,
+    options: &Recovery,
+) -> BTreeSet<String> {
+    let nodes = parts.nodes.iter().map(|node| node.name.clone());
+    let present = nodes.chain(parts.sinks.names(parts.nodes));
+    // A redrive that was killed when it had removed its sources does so again.
+    let redriven = options.drop.iter().filter(|name| name.ends_with(REDRIVEN));
+    let saved = saved.map(str::to_owned);
+    saved.chain(present).chain(redriven.cloned()).collect()
+}
+
+/// Checks that what the options drop is known: a name that is misspelt would drop nothing. Several processes, of which
+/// each knows a part of the state only, have compared their names when they met.
 pub(super) fn check_dropped(
     flow: &str,
     parts: &FlowParts<'_>,
@@ -70,29 +84,22 @@ pub(super) fn check_dropped(
     commit: &Commit,
     options: &Recovery,
 ) -> Result<(), FlowError> {
-    let saved: BTreeSet<&str> = saved_names(store, commit).map(|(_, name)| name).collect();
-    let nodes = parts.nodes.iter().map(|node| node.name.clone());
-    let present: HashSet<String> = nodes.chain(parts.sinks.names(parts.nodes)).collect();
-    let is_known = |name: &str| saved.contains(name) || present.contains(name);
-    let Some(unknown) = options.drop.iter().find(|name| !is_known(name)) else {
+    let saved = || saved_names(store.saved().steps(), commit).map(|(_, name)| name);
+    let known = known_names(saved(), parts, options);
+    let Some(unknown) = options.drop.iter().find(|name| !known.contains(*name)) else {
         return Ok(());
     };
     let asked = drop_state(unknown);
-    if commit.division.is_some() {
-        tracing::warn!(
-            step = unknown.as_str(),
-            "{asked}: this process has no state of that name"
-        );
-        return Ok(());
-    }
-    let names: Vec<String> = saved.iter().map(|name| format!("\"{name}\"")).collect();
+    let meant = did_you_mean(unknown, known.iter());
+    let names: BTreeSet<&str> = saved().collect();
+    let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     let has = match &names[..] {
         [] => "has no state yet".to_owned(),
         names => format!("has state of {}", names.join(", ")),
     };
     let dir = options.dir.display();
     Err(FlowError::Usage(format!(
-        "{asked}: flow \"{flow}\" has nothing of that name; {dir} {has}"
+        "{asked}: flow \"{flow}\" has nothing of that name{meant}; {dir} {has}"
     )))
 }
 
@@ -116,7 +123,7 @@ pub(super) fn check(
         "sink" => is_sink(name),
         _ => has(name, |node| node.kind != "source" && node.kind != "sink"),
     };
-    let missing: BTreeSet<(&'static str, &str)> = saved_names(store, commit)
+    let missing: BTreeSet<(&'static str, &str)> = saved_names(store.saved().steps(), commit)
         .filter(|(kind, name)| !is_there(kind, name) && !is_dropped(name))
         .collect();
     if !missing.is_empty() {

@@ -12,6 +12,7 @@ use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Error, Journal, Options};
 
 use super::division::{has_stopped, undelivered};
+use super::fits::saved_names;
 use super::fragments;
 use super::record::Commit;
 use super::store::{SEGMENT_BYTES, Scan, Store, failed, path, scan};
@@ -94,7 +95,16 @@ impl Opened {
             committed: commit.map(Commit::id),
             prepared: prepared.map(Commit::id),
             members: division.map_or_else(Vec::new, |division| division.members.clone()),
+            ..StateOffer::default()
         }
+    }
+
+    /// The names of all that has saved state, or will have when what is prepared is kept.
+    pub(crate) fn saved_names(&self) -> impl Iterator<Item = &str> {
+        let steps = || self.scan.index.steps.iter().map(String::as_str);
+        let commits = self.commit().into_iter().chain(self.prepared());
+        let names = commits.flat_map(move |commit| saved_names(steps(), commit));
+        names.map(|(_, name)| name)
     }
 
     /// Truncates what follows the last commit, durably.

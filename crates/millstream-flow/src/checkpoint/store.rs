@@ -80,7 +80,7 @@ pub(crate) struct Index {
     /// The names of all steps that have ever had state.
     names: Vec<String>,
     /// The steps that have state now.
-    steps: BTreeSet<String>,
+    pub(super) steps: BTreeSet<String>,
     /// For each dropped step, the record after which its state counts.
     dropped: HashMap<String, u64>,
     pub(super) commit: Option<Commit>,

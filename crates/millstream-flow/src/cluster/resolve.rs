@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use super::{CommitId, StateOffer};
+use crate::named::{did_you_mean, drop_state};
 
 /// Returns whether process `process` keeps its prepared epoch. It does if process 0 has committed that epoch of that
 /// run; otherwise it truncates it (presumed abort). Epochs are compared with their runs everywhere: two copies of one
@@ -21,10 +22,10 @@ use super::{CommitId, StateOffer};
 ///
 /// let (before, last) = (CommitId { epoch: 5, run: 39 }, CommitId { epoch: 8, run: 40 });
 /// let zero = StateOffer {
-///     cluster: Some(1), processes: Some(2), committed: Some(last), prepared: None, members: vec![last, last],
+///     cluster: Some(1), processes: Some(2), committed: Some(last), members: vec![last, last], ..StateOffer::default()
 /// };
 /// let one = StateOffer {
-///     cluster: Some(1), processes: Some(2), committed: Some(before), prepared: Some(last), members: Vec::new(),
+///     cluster: Some(1), processes: Some(2), committed: Some(before), prepared: Some(last), ..StateOffer::default()
 /// };
 /// assert_eq!(resolve(1, 2, &zero, &one), Ok(true));
 /// let older = StateOffer { prepared: None, ..one };
@@ -82,6 +83,44 @@ pub fn resolve(
     ))
 }
 
+/// Checks that each name whose state is to be removed is known to a process that was asked to: each has a part of the
+/// state only.
+///
+/// # Errors
+/// A name that none of them knows; the text has the name that is most like it.
+///
+/// ```
+/// use millstream_flow::cluster::{StateOffer, check_drops};
+///
+/// let offer = |drop: &str, names: &[&str]| StateOffer {
+///     drops: vec![drop.to_owned()],
+///     names: names.iter().map(|name| (*name).to_owned()).collect(),
+///     ..StateOffer::default()
+/// };
+/// let all = [offer("counts", &["in"]), offer("counts", &["in", "counts"])];
+/// assert_eq!(check_drops(&all), Ok(()));
+/// let wrong = [offer("count", &["in"]), offer("count", &["in", "counts"])];
+/// assert!(check_drops(&wrong).unwrap_err().ends_with("; did you mean \"counts\"?"));
+/// ```
+pub fn check_drops<'a>(
+    offers: impl IntoIterator<Item = &'a StateOffer, IntoIter: Clone>,
+) -> Result<(), String> {
+    let offers = offers.into_iter();
+    let has = |name: &String| {
+        let mut asked = offers.clone().filter(|offer| offer.drops.contains(name));
+        asked.any(|offer| offer.names.contains(name))
+    };
+    let mut drops = offers.clone().flat_map(|offer| &offer.drops);
+    match drops.find(|name| !has(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "{}: no process has anything of that name{}",
+            drop_state(name),
+            did_you_mean(name, offers.flat_map(|offer| &offer.names))
+        )),
+    }
+}
+
 /// Checks that the state directory of process 0 is that of as many processes.
 ///
 /// # Errors
@@ -113,8 +152,8 @@ mod tests {
             cluster: Some(1),
             processes: Some(3),
             committed: Some(commit(8, 40)),
-            prepared: None,
             members: vec![commit(8, 40), commit(5, 40), CommitId::default()],
+            ..StateOffer::default()
         }
     }
 
@@ -124,7 +163,7 @@ mod tests {
             processes: committed.map(|_| 3),
             committed,
             prepared,
-            members: Vec::new(),
+            ..StateOffer::default()
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::Builder;
 
 use crate::checkpoint::CommitNotice;
-use crate::cluster::{Event, Joined, Offer, OfferedSource, StateOffer};
+use crate::cluster::{Event, Joined, Offer, OfferedSource, StateOffer, WrongOptions};
 use crate::control::Control;
 use crate::dataflow::plan::Plan;
 use crate::error::{DiedBefore, FlowError};
@@ -80,14 +80,15 @@ pub(super) fn join(
     };
     let offer = offer(plan, &running.options, state)?;
     let joined = cluster.join(offer, stopping);
+    let process = others.membership.process;
     let joined = joined.map_err(|cause| match cause.downcast::<DiedBefore>() {
         Ok(died) => FlowError::Lost {
             process: died.process,
             cause: died.cause,
         },
-        Err(cause) => FlowError::Cluster {
-            process: others.membership.process,
-            cause,
+        Err(cause) => match cause.downcast::<WrongOptions>() {
+            Ok(wrong) => FlowError::Usage(wrong.to_string()),
+            Err(cause) => FlowError::Cluster { process, cause },
         },
     })?;
     others.meet(&joined.member);

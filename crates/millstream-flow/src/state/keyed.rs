@@ -95,10 +95,13 @@ impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {
         self.table.len()
     }
 
-    /// Returns the number of keys, and the bytes of those that are saved.
+    /// Returns the number of keys, the bytes of those that are saved, and whether one waits for event time.
     #[must_use]
     pub fn size(&self) -> StateSize {
-        self.table.size()
+        StateSize {
+            waits_for_time: self.event.next().is_some(),
+            ..self.table.size()
+        }
     }
 
     /// True if there are none.

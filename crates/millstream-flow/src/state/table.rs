@@ -115,6 +115,7 @@ impl<K: Key, S> Table<K, S> {
         StateSize {
             keys: self.len() as u64,
             bytes: self.saving.as_ref().map(|saving| saving.bytes),
+            waits_for_time: false,
         }
     }
 

@@ -1,7 +1,9 @@
 //! The conditions of flows and their processes.
 
 use super::condition::{Condition, EVENT_SECONDS, Finder};
-use crate::snapshot::{Limit, Severity, Snapshot, State, StepSnapshot};
+use crate::snapshot::{
+    Limit, PartitionSnapshot, Severity, Snapshot, SourceSnapshot, State, StepSnapshot,
+};
 
 /// The share of a step's items from which skipped or late ones are critical.
 const SHARE_CRITICAL: f64 = 0.1;
@@ -18,6 +20,8 @@ const LAG_SECONDS: f64 = 60.0;
 const WATERMARKS_SECONDS: f64 = 300.0;
 /// By how many seconds a watermark has grown older in the last 30 to 60 s if it stands still.
 const STANDS_STILL: f64 = 25.0;
+/// By how many seconds a watermark has grown in that time if it advances.
+const ADVANCES: f64 = 0.01;
 /// The number of skipped items of a minute from which they are critical.
 const SKIPPED_CRITICAL: u64 = 10;
 /// The time in which restarts are counted, and their number from which they are critical.
@@ -33,7 +37,7 @@ pub(super) static FLOWS: &[Condition] = &[
         severity: "critical",
         after: "2m",
         summary: "The flow does not run: it has failed, or waits for another process or a connector.",
-        action: "The sentence, `millstream_flow_processes_missing` and the log of process 0 name what is waited for, and why a process is refused, or how the flow has failed. Start it, or repair its address, its certificate or its version.",
+        action: "If it has failed, correct the cause that the sentence names, and start it again. If it waits, start the process or the server that the sentence names, or repair its address, certificate or version: the log of process 0 has why a process is refused.",
         ends: "when the flow reads its sources",
         is_obstacle: true,
         lasts: 0,
@@ -131,7 +135,7 @@ pub(super) static FLOWS: &[Condition] = &[
         name: "MillstreamWatermarkHeldBack",
         severity: "warning",
         after: "10m",
-        summary: "One partition holds the watermark back by more than five minutes, or has had no item: windows do not close.",
+        summary: "One partition holds the watermark of its source, or of a merge or join, back by more than five minutes, or has had no item: windows do not close.",
         action: "The sentence names the partition. If it has no input, set `idle` of `event_time`; if it has, its producer is slow.",
         ends: "when the partition has caught up or is idle",
         is_obstacle: false,
@@ -382,31 +386,58 @@ fn lag(all: &Snapshot, find: &mut Finder<'_>) {
 
 /// A watermark that stands still grows old as time passes; one of a backfill moves on.
 fn watermark(all: &Snapshot, find: &mut Finder<'_>) {
-    for source in &all.sources {
+    let sources = all.sources_of_all.as_ref().unwrap_or(&all.sources);
+    let now = all.time_ms as f64 / 1000.0;
+    let mut advances = |one: &&SourceSnapshot| {
+        let lag = one.watermark_lag_seconds;
+        lag.is_some_and(|lag| find.moved(2, &one.name, now - lag) > Some(ADVANCES))
+    };
+    // A flow whose sources are all silent is idle.
+    let ahead: Vec<_> = sources.iter().filter(&mut advances).collect();
+    for source in sources {
         let name = &source.name;
-        let partitions = source.partitions.iter();
-        let lags = partitions.filter_map(|one| one.watermark_lag_seconds);
-        let (least, most) = lags.fold((f64::MAX, 0.0_f64), |(least, most), lag| {
-            (least.min(lag), most.max(lag))
-        });
+        let joined = |other: &&SourceSnapshot| source.joined_with.contains(&other.name);
+        let joined = ahead.iter().any(joined);
+        let most = source.watermark_lag_seconds.unwrap_or_default();
         let stands_still = find
             .moved(0, name, most)
             .is_some_and(|by| by >= STANDS_STILL);
         let words = match (&source.without_items, &source.held_by) {
-            (Some(partition), Some(_)) if find.moved(1, name, 0.0).is_some() => {
+            (Some(partition), held)
+                if joined || held.is_some() && find.moved(1, name, 0.0).is_some() =>
+            {
                 format!(
                     "Partition {partition} of {name} has had no item, and event time waits for it: no window closes."
                 )
             }
-            (None, Some(partition)) if most - least > WATERMARKS_SECONDS && stands_still => {
+            (None, Some(partition)) if stands_still => {
+                let Some((whose, least)) = furthest(source, &ahead) else {
+                    continue;
+                };
+                if most - least <= WATERMARKS_SECONDS {
+                    continue;
+                }
                 format!(
-                    "Partition {partition} of {name} holds the watermark back: it is {most:.0} s old, that of another one {least:.0} s."
+                    "Partition {partition} of {name} holds the watermark back: it is {most:.0} s old, that of {whose} {least:.0} s."
                 )
             }
             _ => continue,
         };
         find.found(("source", name), Severity::Warning, words);
     }
+}
+
+/// The least lag of those whose watermarks are joined with that of a source: of its other partitions, or of a source
+/// `ahead`.
+fn furthest<'a>(source: &SourceSnapshot, ahead: &[&'a SourceSnapshot]) -> Option<(&'a str, f64)> {
+    let lag = |one: &PartitionSnapshot| Some(("another one", one.watermark_lag_seconds?));
+    let partitions = source.partitions.iter().filter_map(lag);
+    let joined = |one: &&&SourceSnapshot| source.joined_with.contains(&one.name);
+    let lag = |one: &&'a SourceSnapshot| Some((&*one.name, one.watermark_lag_seconds?));
+    let sources = ahead.iter().filter(joined).filter_map(lag);
+    partitions
+        .chain(sources)
+        .min_by(|one, other| one.1.total_cmp(&other.1))
 }
 
 fn outbox(all: &Snapshot, find: &mut Finder<'_>) {

@@ -97,6 +97,24 @@ fn service(all: &mut Snapshot) -> &mut ServiceSnapshot {
     &mut all.services.as_mut().unwrap().services[0]
 }
 
+/// The watermarks of two sources of which a step waits for both, by their age in seconds; none before the first item.
+fn joined(all: &mut Snapshot, seconds: u64, one: Option<f64>, other: Option<f64>) {
+    let source = |name: &str, with: &str, lag: Option<f64>| SourceSnapshot {
+        name: name.to_owned(),
+        watermark_lag_seconds: lag,
+        held_by: lag.map(|_| "0".to_owned()),
+        without_items: Some("0".to_owned()).filter(|_| lag.is_none()),
+        partitions: vec![PartitionSnapshot {
+            watermark_lag_seconds: lag,
+            ..PartitionSnapshot::default()
+        }],
+        joined_with: vec![with.to_owned()],
+        ..SourceSnapshot::default()
+    };
+    all.sources = vec![source("in", "silent", one), source("silent", "in", other)];
+    all.time_ms += seconds * 1000;
+}
+
 /// Plants a condition; the value is that of the seconds since the beginning, for those that need some time.
 type Plant = fn(&mut Snapshot, u64);
 
@@ -187,6 +205,7 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
                 ..PartitionSnapshot::default()
             };
             all.sources[0].partitions = vec![partition(1.0), partition(400.0 + seconds as f64)];
+            all.sources[0].watermark_lag_seconds = Some(400.0 + seconds as f64);
             all.sources[0].held_by = Some("p1".to_owned());
         },
     ),
@@ -198,6 +217,18 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
             all.sources[0].held_by = Some("p1".to_owned());
             all.sources[0].without_items = Some("p2".to_owned());
         },
+    ),
+    (
+        "MillstreamWatermarkHeldBack",
+        "silent",
+        "Partition 0 of silent holds the watermark back: it is 440 s old, that of in 1 s.",
+        |all, seconds| joined(all, seconds, Some(1.0), Some(400.0 + seconds as f64)),
+    ),
+    (
+        "MillstreamWatermarkHeldBack",
+        "silent",
+        "Partition 0 of silent has had no item",
+        |all, seconds| joined(all, seconds, Some(1.0), None),
     ),
     (
         "MillstreamSourceLagGrows",
@@ -438,5 +469,47 @@ fn what_pauses_for_a_moment_is_no_condition() {
     for (name, _, _, plant) in PLANTS {
         let found = held_after(1, *plant);
         assert_eq!(found.len(), usize::from(!growing.contains(name)), "{name}");
+    }
+}
+
+#[test]
+fn event_time_that_no_source_waits_for_in_vain_is_no_condition() {
+    let idle: &[(&str, Plant)] = &[
+        ("both are silent", |all, seconds| {
+            let age = seconds as f64;
+            joined(all, seconds, Some(1.0 + age), Some(9000.0 + age));
+        }),
+        (
+            "the other has items, and no step waits for both",
+            |all, seconds| {
+                joined(all, seconds, Some(1.0), Some(400.0 + seconds as f64));
+                for source in &mut all.sources {
+                    source.joined_with.clear();
+                }
+            },
+        ),
+        ("neither has begun", |all, seconds| {
+            joined(all, seconds, None, None)
+        }),
+        (
+            "one was silent before the other had an item",
+            |all, seconds| {
+                let begun = (seconds > 20).then_some(1.0);
+                joined(all, seconds, begun, None);
+            },
+        ),
+        ("one is a minute older", |all, seconds| {
+            joined(all, seconds, Some(1.0), Some(60.0 + seconds as f64));
+        }),
+        ("one is old and reads on", |all, seconds| {
+            joined(all, seconds, Some(1.0), Some(9000.0));
+        }),
+        ("one has ended, or is idle", |all, seconds| {
+            joined(all, seconds, Some(1.0), None);
+            all.sources[1].without_items = None;
+        }),
+    ];
+    for (what, plant) in idle {
+        assert_eq!(held_after(40, *plant), [], "{what}");
     }
 }

@@ -214,13 +214,16 @@ function showFacts(snapshot) {
   setFacts("facts", facts);
 }
 
-// What needs attention by what it is of: the worst condition of each.
-function faultsOf(conditions) {
+// What needs attention by what it is of: the worst condition of each, and the step that the error of a failed flow names.
+function faultsOf({ conditions, down, steps }) {
   const faults = new Map();
   for (const one of conditions) {
     const name = `${one.kind} ${one.subject}`;
     if (!faults.has(name)) faults.set(name, one);
   }
+  const named = ({ name }) => STEP_KINDS.some((kind) => down.error.includes(`${kind} "${name}"`));
+  const fatal = down && steps.find(named);
+  if (fatal) faults.set(`step ${fatal.name}`, { severity: "critical", words: down.error });
   return faults;
 }
 
@@ -429,7 +432,7 @@ function conditionsOf(part) {
 function show() {
   const snapshot = page.snapshot;
   if (!snapshot) return;
-  page.faults = faultsOf(snapshot.conditions);
+  page.faults = faultsOf(snapshot);
   setFacts("about", snapshot.about ?? []);
   showSections(snapshot);
   showActions(snapshot);

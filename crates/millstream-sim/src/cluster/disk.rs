@@ -104,6 +104,7 @@ impl Disk {
                     }),
                     prepared: None,
                     members: members.clone(),
+                    ..StateOffer::default()
                 };
             }
         }

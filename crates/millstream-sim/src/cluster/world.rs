@@ -412,7 +412,7 @@ impl World {
                 Output::Send { to, message } => self.send(process, to, message),
                 Output::Close(connection) => self.break_connection(connection),
                 Output::Started(start) => self.started(process, start)?,
-                Output::Refused { again, text } => self.refused(process, again, &text)?,
+                Output::Refused(misfit) => self.refused(process, misfit.again, &misfit.text)?,
                 Output::Event(event) => self.event(process, event)?,
                 Output::Note(_) => {}
             }

@@ -178,6 +178,9 @@ impl<S: Storage> Broker<S> {
             .queue
             .as_ref()
             .is_some_and(|queue| queue.settings.fanout_only);
+        if fanout_only && slot.children.is_empty() && self.closed.children_of(name).is_empty() {
+            return Err(QueueError::NoFanout(name.to_owned()));
+        }
         let own = if fanout_only { None } else { Some(id) };
         for target in own.into_iter().chain(slot.children.iter().copied()) {
             add_target(targets, target);

@@ -60,6 +60,7 @@ def every_verb(queue: Queue) -> None:
     good(queue("delete", "jobs"))
     good(queue("status", "readonly"))
     assert good(queue("status")) == "READONLY\n"
+    assert "its status is READONLY" in bad(queue("put", "jobs", "five"))
     good(queue("status", "UP"))
     good(queue("reload"))
 

@@ -331,6 +331,7 @@ impl<L: Log> Queue<L> {
         self.counters.skipped += u64::from(why == Refused::Skipped);
         let refusals = self.refusals.get_or_insert_default();
         refusals.add(why, words, now);
+        self.last_used_us = now.steady_us;
     }
 
     /// Why the disk took no item, unless that is long ago.

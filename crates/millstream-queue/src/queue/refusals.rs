@@ -49,9 +49,7 @@ impl RefusedItems {
     pub fn total(&self) -> u64 {
         self.full + self.too_large + self.too_many_ids + self.no_fanout + self.disk
     }
-}
 
-impl RefusedItems {
     pub(super) fn add(&mut self, why: Refused) {
         match why {
             Refused::Full => self.full += 1,

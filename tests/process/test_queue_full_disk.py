@@ -3,6 +3,8 @@
 import os
 import random
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -262,6 +264,34 @@ def take_all_room(disk: SmallDisk) -> None:
                     file.write(bytes(length))
             except OSError:
                 pass
+
+
+def test_a_full_disk_makes_the_server_not_ready_and_is_one_line_of_the_log(
+    millstream_bin: Path, disk: Disk, free_port: Callable[[], int]
+) -> None:
+    page = free_port()
+
+    def ready() -> tuple[int, str]:
+        try:
+            answer = urllib.request.urlopen(f"http://127.0.0.1:{page}/readyz", timeout=30)
+        except urllib.error.HTTPError as refused:
+            answer = refused
+        return answer.status, answer.read().decode()
+
+    mounted = disk("tmpfs", 24)
+    with server(millstream_bin, mounted, "--sync=never", f"--http=127.0.0.1:{page}") as queues:
+        with queues.connect() as line:
+            wait_until(lambda: ready()[0] == 200, "it starts")
+            fill(line, "q", 0)
+            wait_until(lambda: ready()[0] == 503, "it is ready")
+            assert "No space left on device" in ready()[1]
+            assert int(line.stats()["queue_q_refused_disk"]) >= 32
+            while take(line, "q", 100):
+                pass
+            assert line.set("q", b"x") == b"STORED"
+            wait_until(lambda: ready()[0] == 200, "it is not ready")
+        assert queues.stop() == 0
+    assert queues.log_path.read_text().count('items are refused: queue "q": ') == 1
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def every_verb(queue: Queue) -> None:
     good(queue("delete", "jobs"))
     good(queue("status", "readonly"))
     assert good(queue("status")) == "READONLY\n"
+    assert "its status is READONLY" in bad(queue("put", "jobs", "five"))
     good(queue("status", "UP"))
     good(queue("reload"))
 
@@ -303,6 +305,24 @@ def test_a_damaged_queue_is_salvaged_and_deleted(live: bool, serve: Serve, run: 
 
 def starling_file(*items: bytes) -> bytes:
     return b"".join(b"\0" + (len(item) + 4).to_bytes(4, "little") + bytes(4) + item for item in items)
+
+
+def test_a_queue_that_has_refused_items_is_not_forgotten_with_its_figures(run: Run, serve: Serve) -> None:
+    server = serve("--sync=never", config="[queue.fan]\nfanout_only = true\n")
+    queue = verbs(run, server)
+    assert 'first get of one, such as "fan+audit"' in bad(queue("put", "fan", "one"))
+    with server.connect() as line:
+        # A queue that was used later and has nothing on disk is forgotten.
+        assert line.get("other") is None
+        while b"STAT" in line.ask(b"stats other"):
+            while line.read() != b"END":
+                pass
+            time.sleep(0.1)
+    assert "refused_no_fanout 1" in good(queue("stats", "fan"))
+    # The advice.
+    good(queue("drain", "fan+audit"))
+    good(queue("put", "fan", "one"))
+    assert good(queue("drain", "fan+audit")) == "one\n"
 
 
 def test_an_import_is_checked_before_anything_is_written(run: Run, serve: Serve, tmp_path: Path) -> None:

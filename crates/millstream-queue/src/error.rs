@@ -72,6 +72,11 @@ pub enum QueueError {
     /// A queue that keeps no items, where one that does is needed.
     #[error("queue \"{0}\" keeps no items: it is fanout_only")]
     FanoutOnly(String),
+    /// A set to a queue that keeps no items and has no fan-out queue: the item would be nowhere.
+    #[error(
+        "queue \"{0}\" keeps no items, since it is fanout_only, and has no fan-out queue: the first get of one, such as \"{0}+audit\", makes it"
+    )]
+    NoFanout(String),
     /// The queue has as many items, or bytes, as it may have.
     #[error("queue \"{queue}\" is full")]
     Full {

@@ -27,6 +27,7 @@ pub(crate) mod memory_budget;
 mod once;
 mod read_back;
 mod ready;
+pub(crate) mod refusals;
 mod relocations;
 mod removed;
 mod restore;
@@ -37,6 +38,7 @@ mod syncs;
 mod unsynced;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ use self::due::Due;
 use self::expiries::Expiries;
 use self::ids::Ids;
 use self::ready::{ITEM_OVERHEAD_BYTES, Ready, bytes_in_memory};
+use self::refusals::{Refusals, Refused};
 use self::relocations::{Compaction, Relocations};
 use self::removed::RemovedIds;
 use self::source_positions::SourcePositions;
@@ -92,6 +95,8 @@ pub(crate) struct Queue<L> {
     /// Items that are ready, in the backlog or delayed, and the sum of their lengths.
     items: u64,
     bytes: u64,
+    /// The refusals that are not over.
+    refusals: Option<Refusals>,
     unsynced: Unsynced,
     last_used_us: u64,
     /// The last round has left work that can be done now.
@@ -298,6 +303,8 @@ impl<L: Log> Queue<L> {
         self.items += 1;
         self.bytes += new.body.len() as u64;
         self.counters.total_items += 1;
+        self.refusals
+            .take_if(|refusals| refusals.end(&self.name, now));
         self.last_used_us = now.steady_us;
         self.unsynced.note(&not_durable, now);
         if due_ms != 0 {
@@ -315,6 +322,22 @@ impl<L: Log> Queue<L> {
             self.ready.push(item);
         }
         Ok(id)
+    }
+
+    /// Counts an item that was refused; `words` say by which queue and why.
+    #[cold]
+    pub(crate) fn refuse(&mut self, why: Refused, words: &dyn Display, now: Moment) {
+        self.counters.refused.add(why);
+        self.counters.skipped += u64::from(why == Refused::Skipped);
+        let refusals = self.refusals.get_or_insert_default();
+        refusals.add(why, words, now);
+        self.last_used_us = now.steady_us;
+    }
+
+    /// Why the disk took no item, unless that is long ago.
+    #[cfg(feature = "server")]
+    pub(crate) fn fault_of_disk(&self, now: Moment) -> Option<&str> {
+        self.refusals.as_ref()?.fault(now)
     }
 
     /// Whether an item of this length may be in memory.
@@ -680,16 +703,19 @@ impl<L: Log> Queue<L> {
     fn retire(&mut self, item: Item, to: Option<String>, reason: Reason) {
         match to {
             Some(to) => self.dead_letters.push(DeadLetter { item, to, reason }),
-            None => self.record_retired(&item, reason),
+            None => self.record_retired(&item, reason, false),
         }
     }
 
-    /// Records that an item has left, since it expired or failed.
-    pub(crate) fn record_retired(&mut self, item: &Item, reason: Reason) {
-        match reason {
-            Reason::Expired => self.counters.expired_items += 1,
-            Reason::Failed => self.counters.failed_items += 1,
-        }
+    /// Records that an item has left, since it expired or failed; `is_moved`: it is in another queue.
+    pub(crate) fn record_retired(&mut self, item: &Item, reason: Reason, is_moved: bool) {
+        let counters = &mut self.counters;
+        let (all, moved) = match reason {
+            Reason::Expired => (&mut counters.expired_items, &mut counters.expired_moved),
+            Reason::Failed => (&mut counters.failed_items, &mut counters.failed_moved),
+        };
+        *all += 1;
+        *moved += u64::from(is_moved);
         self.record_removal(item.id, item.body.len());
     }
 

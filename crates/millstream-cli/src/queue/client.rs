@@ -291,8 +291,15 @@ impl Client {
             "STORED" => Ok(()),
             "NOT_STORED" => {
                 let queue = key.split('/').next().unwrap_or(key);
+                self.send(b"status\r\n")?;
+                let why = match self.line()?.as_str() {
+                    status @ ("READONLY" | "QUIESCENT") => format!(
+                        "the server takes no sets, since its status is {status}; `millstream queue status UP` ends that"
+                    ),
+                    _ => "it is full, or the item too large".to_owned(),
+                };
                 Err(Failure::failed(format!(
-                    "queue \"{queue}\" does not take the item: it is full, or the item too large"
+                    "queue \"{queue}\" does not take the item: {why}"
                 )))
             }
             other => Err(Failure::failed(other)),

@@ -13,6 +13,9 @@ const SILENT_SECONDS: f64 = 5.0;
 const SYNC_SECONDS: f64 = 0.5;
 const SYNCS_MIN: u64 = 3;
 
+/// The seconds for which a disk that fails some sets, and others not, is reported.
+const FAULT_SECONDS: u64 = 5;
+
 /// The conditions, in the order of the guide.
 pub(super) static QUEUES: &[Condition] = &[
     Condition {
@@ -41,7 +44,7 @@ pub(super) static QUEUES: &[Condition] = &[
         name: "MillstreamQueueFull",
         severity: "critical",
         after: "0m",
-        summary: "A queue is full: it refuses items, or discards old ones.",
+        summary: "A queue is full: it refuses items, discards old ones, or gets no copies.",
         action: "Add consumers, or raise `max_items` or `max_bytes` of the queue.",
         ends: "5 minutes after the last one",
         is_obstacle: false,
@@ -49,11 +52,33 @@ pub(super) static QUEUES: &[Condition] = &[
         look: full,
     },
     Condition {
+        name: "MillstreamQueueDiskFails",
+        severity: "critical",
+        after: "0m",
+        summary: "Items of a queue cannot be written: the disk is full, or fails.",
+        action: "Free space on the disk of the queues. After a failed sync look at the disk, and restart the server.",
+        ends: "when an item is written, or a minute after the last set that failed; after a failed sync with the restart",
+        is_obstacle: true,
+        lasts: FAULT_SECONDS,
+        look: disk_fails,
+    },
+    Condition {
+        name: "MillstreamQueueRefusesItems",
+        severity: "warning",
+        after: "0m",
+        summary: "A queue that is not full refuses items: they are too large, have too many ids, or would be in no queue.",
+        action: "Correct the producer, or raise `max_item_bytes`, `max_bytes` or `dedupe_ids` of the queue. A queue that is `fanout_only` needs a fan-out queue: `millstream queue get QUEUE+NAME` makes one.",
+        ends: "5 minutes after the last one",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: refused,
+    },
+    Condition {
         name: "MillstreamQueueItemsFail",
         severity: "warning",
         after: "0m",
-        summary: "Items were delivered too often and moved to the error queue.",
-        action: "Peek at the error queue, correct the consumer, and return the items with `millstream queue redrive`.",
+        summary: "Items were delivered too often: they moved to the error queue, or were dropped without one.",
+        action: "Correct the consumer. Peek at the error queue, and return the items with `millstream queue redrive`; if there is none, set `error_queue`.",
         ends: "5 minutes after the last one",
         is_obstacle: false,
         lasts: EVENT_SECONDS,
@@ -69,6 +94,17 @@ pub(super) static QUEUES: &[Condition] = &[
         is_obstacle: false,
         lasts: 0,
         look: closed,
+    },
+    Condition {
+        name: "MillstreamQueuesReadOnly",
+        severity: "warning",
+        after: "5m",
+        summary: "The server of the queues takes no sets, since its status is READONLY or QUIESCENT.",
+        action: "`millstream queue status UP` ends it.",
+        ends: "with the status UP, or a restart",
+        is_obstacle: true,
+        lasts: 0,
+        look: read_only,
     },
     Condition {
         name: "MillstreamQueuesHeld",
@@ -148,7 +184,11 @@ fn not_read(all: &Snapshot, find: &mut Finder<'_>) {
         find.found(("queue", name), Severity::Critical, words);
     }
     for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
-        let expired = find.grown(0, &queue.name, queue.expired_items).minute;
+        // What has moved to another queue is waited for there.
+        let dropped = queue
+            .expired_items
+            .saturating_sub(queue.expired_moved_items);
+        let expired = find.grown(0, &queue.name, dropped).minute;
         let taken = find.grown(1, &queue.name, queue.out_items).minute;
         if expired > 0 && taken == 0 && queue.open_items + queue.waiters == 0 {
             let words = format!(
@@ -176,23 +216,70 @@ fn kept(all: &Snapshot, find: &mut Finder<'_>) {
 
 fn full(all: &Snapshot, find: &mut Finder<'_>) {
     for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
-        let refused = find.grown(0, &queue.name, queue.refused_items).now;
+        let refused = find.grown(0, &queue.name, queue.refused.full).now;
         let discarded = find.grown(1, &queue.name, queue.discarded_items).now;
-        if refused + discarded > 0 {
+        let skipped = find.grown(2, &queue.name, queue.skipped_items).now;
+        if refused + discarded + skipped > 0 {
             let words = format!(
-                "Queue \"{}\" is full: it has refused {} items, and discarded {} old ones.",
-                queue.name, queue.refused_items, queue.discarded_items
+                "Queue \"{}\" is full: it has refused {} items, discarded {} old ones, and got no copy of {}.",
+                queue.name, queue.refused.full, queue.discarded_items, queue.skipped_items
             );
             find.found(("queue", &queue.name), Severity::Critical, words);
         }
     }
 }
 
+fn disk_fails(all: &Snapshot, find: &mut Finder<'_>) {
+    for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
+        if let Some(fault) = &queue.fault {
+            let items = queue.refused.disk;
+            let words = format!("Items cannot be written, and {items} were refused: {fault}");
+            find.found(("queue", &queue.name), Severity::Critical, words);
+        }
+    }
+}
+
+fn refused(all: &Snapshot, find: &mut Finder<'_>) {
+    for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
+        let reasons = [
+            (queue.refused.too_large, "too large"),
+            (queue.refused.too_many_ids, "with an id too many"),
+            (queue.refused.no_fanout, "without a fan-out queue to be in"),
+        ];
+        let all: u64 = reasons.iter().map(|reason| reason.0).sum();
+        if find.grown(0, &queue.name, all).now > 0 {
+            let reasons = reasons.iter().filter(|reason| reason.0 > 0);
+            let reasons: Vec<_> = reasons
+                .map(|(items, why)| format!("{items} {why}"))
+                .collect();
+            let words = format!(
+                "Queue \"{}\" has refused items: {}.",
+                queue.name,
+                reasons.join(", ")
+            );
+            find.found(("queue", &queue.name), Severity::Warning, words);
+        }
+    }
+}
+
+fn read_only(all: &Snapshot, find: &mut Finder<'_>) {
+    let words = match server(all).map(|server| &*server.status) {
+        Some("read only") => "The server of the queues takes no sets: its status is READONLY.",
+        Some("quiescent") => {
+            "The server of the queues takes neither sets nor gets: its status is QUIESCENT."
+        }
+        _ => return,
+    };
+    find.found(SERVER, Severity::Warning, words.to_owned());
+}
+
 fn failed(all: &Snapshot, find: &mut Finder<'_>) {
     for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
         if find.grown(0, &queue.name, queue.failed_items).now > 0 {
+            let moved = queue.failed_moved_items;
+            let dropped = queue.failed_items.saturating_sub(moved);
             let words = format!(
-                "{} items of queue \"{}\" were delivered too often.",
+                "{} items of queue \"{}\" were delivered too often: {moved} moved to its error queue, {dropped} were dropped.",
                 queue.failed_items, queue.name
             );
             find.found(("queue", &queue.name), Severity::Warning, words);

@@ -293,15 +293,48 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
     (
         "MillstreamQueueFull",
         "jobs",
-        "refused 3 items, and discarded 1",
+        "refused 3 items, discarded 1",
         |all, _| {
             let queue = &mut queues(all).labelled[0];
-            (queue.refused_items, queue.discarded_items) = (3, 1);
+            (queue.refused.full, queue.discarded_items) = (3, 1);
         },
     ),
-    ("MillstreamQueueItemsFail", "jobs", "2 items", |all, _| {
-        queues(all).labelled[0].failed_items = 2
-    }),
+    (
+        "MillstreamQueueFull",
+        "jobs",
+        "got no copy of 5",
+        |all, _| queues(all).labelled[0].skipped_items = 5,
+    ),
+    (
+        "MillstreamQueueDiskFails",
+        "jobs",
+        "6 were refused: the disk is full",
+        |all, _| {
+            let queue = &mut queues(all).labelled[0];
+            (queue.refused.disk, queue.fault) = (6, Some("the disk is full".to_owned()));
+        },
+    ),
+    (
+        "MillstreamQueueRefusesItems",
+        "jobs",
+        "2 too large, 1 with an id too many",
+        |all, _| {
+            let refused = &mut queues(all).labelled[0].refused;
+            (refused.too_large, refused.too_many_ids) = (2, 1);
+        },
+    ),
+    (
+        "MillstreamQueuesReadOnly",
+        "queues",
+        "neither sets nor gets",
+        |all, _| queues(all).status = "quiescent".into(),
+    ),
+    (
+        "MillstreamQueueItemsFail",
+        "jobs",
+        "2 items of queue \"jobs\" were delivered too often: 0 moved to its error queue, 2 were dropped",
+        |all, _| queues(all).labelled[0].failed_items = 2,
+    ),
     ("MillstreamQueueClosed", "queues", "\"bad\"", |all, _| {
         let name = "bad".to_owned();
         let reason = "damaged".to_owned();
@@ -457,6 +490,15 @@ fn each_condition_is_found_alone_where_it_is_planted() {
         let is_planted = PLANTS.iter().any(|plant| plant.0 == condition.name);
         assert!(is_planted, "{} is not planted", condition.name);
     }
+}
+
+#[test]
+fn items_that_expire_into_another_queue_are_not_lost() {
+    let moved: Plant = |all, _| {
+        let queue = &mut queues(all).labelled[0];
+        (queue.expired_items, queue.expired_moved_items) = (6, 6);
+    };
+    assert_eq!(held_after(40, moved), []);
 }
 
 #[test]

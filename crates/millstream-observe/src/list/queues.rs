@@ -124,10 +124,23 @@ pub static QUEUES: &[Metric] = &[
     metric(
         "millstream_queue_refused_items_total",
         Kind::Counter,
-        QUEUE,
-        "Items that were refused because the queue was full",
+        &["queue", "reason"],
+        "Items that were refused: the queue was full, the item too large, the disk full or failing",
         |all, put| {
-            each(all, put, |queue| queue.refused_items as f64);
+            for queue in all.queues.iter().flat_map(|queues| &queues.labelled) {
+                for (reason, items) in queue.refused.by_reason() {
+                    put(&[&queue.name, reason], items as f64);
+                }
+            }
+        },
+    ),
+    metric(
+        "millstream_queue_skipped_items_total",
+        Kind::Counter,
+        QUEUE,
+        "Items of its parent of which a full fan-out queue got no copy",
+        |all, put| {
+            each(all, put, |queue| queue.skipped_items as f64);
         },
     ),
     metric(

@@ -106,7 +106,7 @@ class QueuesPart extends Part {
         textCell(STATES[queue.state]), unit("count", queue.items), unit("seconds", queue.items ? queue.oldest_seconds : null), unit("count", queue.open_items),
         unit("seconds", queue.open_items ? queue.held_seconds : null), textCell(queue.held_by ?? "–"), unit("count", queue.waiters),
         unit("rate", queue.in_rate), unit("rate", queue.out_rate), unit("rate", queue.expired_rate), unit("bytes", queue.bytes), unit("bytes", queue.disk_bytes),
-        unit("count", queue.in_items), unit("count", queue.out_items), faulty(queue.refused_items), faulty(queue.failed_items), textCell(queue.sync),
+        unit("count", queue.in_items), unit("count", queue.out_items), faulty(Object.values(queue.refused).reduce((all, one) => all + one, 0)), faulty(queue.failed_items), textCell(queue.sync),
       ],
     })));
   }

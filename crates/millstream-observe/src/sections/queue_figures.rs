@@ -94,16 +94,53 @@ pub struct QueueSnapshot {
     pub out_items: u64,
     /// Items that expired.
     pub expired_items: u64,
+    /// Of these, the items that moved to another queue.
+    pub expired_moved_items: u64,
     /// Items removed because the queue was full.
     pub discarded_items: u64,
     /// Items that were delivered too often.
     pub failed_items: u64,
-    /// Items refused because the queue was full.
-    pub refused_items: u64,
+    /// Of these, the items that moved to another queue.
+    pub failed_moved_items: u64,
+    /// Items refused.
+    pub refused: RefusedItems,
+    /// Items of the parent that were not copied because the queue was full.
+    pub skipped_items: u64,
+    /// Why the last item could not be written.
+    pub fault: Option<String>,
     /// Open items that were requeued.
     pub requeued_items: u64,
     /// The sync policy.
     pub sync: String,
+}
+
+/// Items that a queue refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RefusedItems {
+    /// The queue was full.
+    pub full: u64,
+    /// Larger than an item may be.
+    pub too_large: u64,
+    /// Their ids were new, and the queue remembered as many as it may.
+    pub too_many_ids: u64,
+    /// The queue keeps no items and had no fan-out queue.
+    pub no_fanout: u64,
+    /// The disk was full, or failed.
+    pub disk: u64,
+}
+
+impl RefusedItems {
+    /// The number of each reason, by the name that the metrics have.
+    pub(crate) fn by_reason(self) -> [(&'static str, u64); 5] {
+        [
+            ("full", self.full),
+            ("too_large", self.too_large),
+            ("too_many_ids", self.too_many_ids),
+            ("no_fanout", self.no_fanout),
+            ("disk", self.disk),
+        ]
+    }
 }
 
 /// What is wrong with a queue.
@@ -172,9 +209,19 @@ impl QueueSnapshot {
         self.in_items += other.in_items;
         self.out_items += other.out_items;
         self.expired_items += other.expired_items;
+        self.expired_moved_items += other.expired_moved_items;
         self.discarded_items += other.discarded_items;
         self.failed_items += other.failed_items;
-        self.refused_items += other.refused_items;
+        self.failed_moved_items += other.failed_moved_items;
+        self.refused.full += other.refused.full;
+        self.refused.too_large += other.refused.too_large;
+        self.refused.too_many_ids += other.refused.too_many_ids;
+        self.refused.no_fanout += other.refused.no_fanout;
+        self.refused.disk += other.refused.disk;
+        self.skipped_items += other.skipped_items;
+        if self.fault.is_none() {
+            self.fault.clone_from(&other.fault);
+        }
         self.requeued_items += other.requeued_items;
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::queue_figures::{
     ClosedQueue, LABELLED_MAX, LatencySnapshot, QueueSnapshot, QueueState, QueuesSnapshot,
-    SHOWN_MAX,
+    RefusedItems, SHOWN_MAX,
 };
 use super::tracks::Tracks;
 use super::{Section, json};
@@ -172,7 +172,7 @@ impl Known {
                 queue.out_rate = rate(queue.out_items, before.out_items);
                 queue.expired_rate = rate(queue.expired_items, before.expired_items);
             }
-            queue.state = state(&queue, newest.connections);
+            queue.state = state(&queue, figures.is_delay, newest.connections);
             queues.push(queue);
         }
         self.labelled.retain(|name| {
@@ -281,16 +281,26 @@ fn queue(figures: &QueueFigures) -> QueueSnapshot {
         in_items: figures.total_items,
         out_items: figures.left_items,
         expired_items: figures.expired_items,
+        expired_moved_items: figures.expired_moved_items,
         discarded_items: figures.discarded_items,
         failed_items: figures.failed_items,
-        refused_items: figures.refused_items,
+        failed_moved_items: figures.failed_moved_items,
+        refused: RefusedItems {
+            full: figures.refused.full,
+            too_large: figures.refused.too_large,
+            too_many_ids: figures.refused.too_many_ids,
+            no_fanout: figures.refused.no_fanout,
+            disk: figures.refused.disk,
+        },
+        skipped_items: figures.skipped_items,
+        fault: figures.fault.clone(),
         requeued_items: figures.requeued_items,
         sync: figures.sync.clone(),
         ..QueueSnapshot::default()
     }
 }
 
-fn state(queue: &QueueSnapshot, connections: u64) -> QueueState {
+fn state(queue: &QueueSnapshot, is_delay: bool, connections: u64) -> QueueState {
     let waits = queue.items > 0;
     if waits && queue.held_seconds >= HELD_SECONDS && queue.oldest_seconds >= HELD_SECONDS {
         return QueueState::Stuck;
@@ -300,7 +310,7 @@ fn state(queue: &QueueSnapshot, connections: u64) -> QueueState {
         0 => ALONE_SECONDS,
         _ => UNREAD_SECONDS,
     };
-    if waits && !is_read && queue.oldest_seconds >= allowed {
+    if waits && !is_read && !is_delay && queue.oldest_seconds >= allowed {
         QueueState::Unread
     } else {
         QueueState::Good

@@ -138,6 +138,56 @@ fn items_that_left_are_counted_from_the_start_of_the_server() {
     }
 }
 
+/// The conditions that hold: name and subject.
+fn held(observer: &Observer) -> Vec<(String, String)> {
+    let (_, body) = get(observer, "/api/snapshot.json", RIGHT);
+    let snapshot: Value = serde_json::from_str(&body).unwrap();
+    let conditions = snapshot["conditions"].as_array().unwrap();
+    let text = |one: &Value, key: &str| one[key].as_str().unwrap().to_owned();
+    let held = conditions.iter();
+    held.map(|one| (text(one, "name"), text(one, "subject")))
+        .collect()
+}
+
+#[test]
+fn a_server_that_takes_no_sets_is_not_ready() {
+    let folder = folder();
+    let mut served = Served::start(folder.path(), true);
+    for (status, words) in [
+        ("READONLY", "takes no sets: its status is READONLY"),
+        ("QUIESCENT", "takes neither sets nor gets"),
+    ] {
+        until("ready", || get(&served.observer, "/readyz", "").0 == 200);
+        assert_eq!(served.ask(&format!("status {status}\r\n")), "END");
+        until("not ready", || {
+            let (code, body) = get(&served.observer, "/readyz", "");
+            code == 503 && body.contains(words)
+        });
+        assert_eq!(served.ask("status UP\r\n"), "END");
+    }
+    served.stop();
+}
+
+#[test]
+fn items_that_wait_to_move_on_need_no_consumer() {
+    let folder = folder();
+    let config = "[queue.later]\nexpire_to = 'now'\n";
+    std::fs::write(folder.path().join("queues.toml"), config).unwrap();
+    let mut served = Served::start(folder.path(), true);
+    for set in ["set later 0 3600 1", "set plain 0 0 1"] {
+        assert_eq!(served.ask(&format!("{set}\r\nx\r\n")), "STORED");
+    }
+    let Served {
+        observer,
+        client,
+        server: _server,
+    } = served;
+    drop(client);
+    until("a condition", || !held(&observer).is_empty());
+    let of = |name: &str, queue: &str| (name.to_owned(), queue.to_owned());
+    assert_eq!(held(&observer), [of("MillstreamQueueNotRead", "plain")]);
+}
+
 #[test]
 fn a_wrong_redrive_is_refused_with_the_queue() {
     let folder = folder();

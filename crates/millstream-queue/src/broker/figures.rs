@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Broker;
 use crate::item::Item;
 use crate::moment::Moment;
+use crate::queue::refusals::RefusedItems;
 use crate::storage::Storage;
 
 /// Open items, with the numbers of their connections.
@@ -41,14 +42,24 @@ pub struct QueueFigures {
     pub total_items: u64,
     /// Items that expired.
     pub expired_items: u64,
+    /// Of these, the items that moved to another queue.
+    pub expired_moved_items: u64,
     /// Items removed because the queue was full.
     pub discarded_items: u64,
     /// Items that were delivered too often.
     pub failed_items: u64,
+    /// Of these, the items that moved to another queue.
+    pub failed_moved_items: u64,
     /// Items that left otherwise since the server started: taken, confirmed or flushed.
     pub left_items: u64,
-    /// Items refused because the queue was full.
-    pub refused_items: u64,
+    /// Items refused.
+    pub refused: RefusedItems,
+    /// Items of the parent that were not copied because the queue was full.
+    pub skipped_items: u64,
+    /// Why the last item could not be written, unless that is long ago.
+    pub fault: Option<String>,
+    /// Whether items wait here only to move on to another queue.
+    pub is_delay: bool,
     /// Items that connections opened.
     pub opened_items: u64,
     /// Open items that were requeued.
@@ -116,10 +127,15 @@ impl<S: Storage> Broker<S> {
             waiters: queue.waiters.len() as u64,
             total_items: counters.total_items - counters.restored_items,
             expired_items: counters.expired_items,
+            expired_moved_items: counters.expired_moved,
             discarded_items: counters.discarded,
             failed_items: counters.failed_items,
+            failed_moved_items: counters.failed_moved,
             left_items: counters.total_items.saturating_sub(gone + there),
-            refused_items: counters.refused,
+            refused: counters.refused,
+            skipped_items: counters.skipped,
+            fault: queue.fault_of_disk(now).map(str::to_owned),
+            is_delay: queue.is_delay(),
             opened_items: counters.transactions,
             requeued_items: counters.canceled_transactions,
             sync: queue.settings.sync.to_string(),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use millstream_journal::chain;
+
 use super::connection::{QueueId, Wait};
 use super::{Broker, Status};
 use crate::config::Sync;
@@ -10,6 +12,7 @@ use crate::item::NewItem;
 use crate::moment::Moment;
 use crate::name;
 use crate::protocol::SetKey;
+use crate::queue::refusals::Refused;
 use crate::queue::{Admission, DeadLetter, Next, ids};
 use crate::round::Round;
 use crate::storage::Storage;
@@ -54,11 +57,37 @@ impl<S: Storage> Broker<S> {
         let outcome = self.put_into(key, item, &mut targets, now);
         targets.clear();
         self.targets = targets;
-        if let Err(QueueError::BeingCreated { .. }) = outcome {
-            // It will be done again.
-            self.counters.cmd_set -= 1;
+        match outcome {
+            Ok(()) => Ok(PutOutcome::Stored),
+            Err(error) => self.refuse(error, now),
         }
-        outcome
+    }
+
+    /// Counts a refused item for the queue that has refused it.
+    #[cold]
+    fn refuse(&mut self, error: QueueError, now: Moment) -> Result<PutOutcome, QueueError> {
+        let (queue, why) = match &error {
+            QueueError::BeingCreated { .. } => {
+                // It will be done again.
+                self.counters.cmd_set -= 1;
+                return Err(error);
+            }
+            QueueError::Full { queue } => (queue, Refused::Full),
+            QueueError::TooLarge { queue, .. } => (queue, Refused::TooLarge),
+            QueueError::TooManyIds { queue, .. } => (queue, Refused::TooManyIds),
+            QueueError::NoFanout(queue) => (queue, Refused::NoFanout),
+            QueueError::Storage { queue, .. } => (queue, Refused::Disk),
+            _ => return Err(error),
+        };
+        let id = self.names.get(queue.as_str()).copied();
+        if let Some(queue) = id.and_then(|id| self.queue_mut(id)) {
+            queue.refuse(why, &chain(&error), now);
+        }
+        match why {
+            Refused::Full => Ok(PutOutcome::Refused(Refusal::Full)),
+            Refused::TooLarge => Ok(PutOutcome::Refused(Refusal::TooLarge)),
+            _ => Err(error),
+        }
     }
 
     #[inline]
@@ -68,7 +97,7 @@ impl<S: Storage> Broker<S> {
         item: &NewItem<'_>,
         targets: &mut Vec<QueueId>,
         now: Moment,
-    ) -> Result<PutOutcome, QueueError> {
+    ) -> Result<(), QueueError> {
         match self.config.alias(key.name).map(<[String]>::to_vec) {
             None => self.targets_of(key.name, targets, now)?,
             Some(names) => names
@@ -82,7 +111,7 @@ impl<S: Storage> Broker<S> {
         if let Some(id) = key.id {
             item.once = Some(ids::key_of(id));
             if self.skip_known(key, targets, now)? {
-                return Ok(PutOutcome::Stored);
+                return Ok(());
             }
         }
         let mut skipping = false;
@@ -98,16 +127,17 @@ impl<S: Storage> Broker<S> {
                     skipping = true;
                 }
                 Admission::Full => {
-                    if let Some(queue) = self.queue_mut(target) {
-                        queue.counters.refused += 1;
-                    }
-                    return Ok(PutOutcome::Refused(Refusal::Full));
+                    let queue = queue.name.to_string();
+                    return Err(QueueError::Full { queue });
                 }
-                Admission::TooLarge => return Ok(PutOutcome::Refused(Refusal::TooLarge)),
+                Admission::TooLarge => {
+                    let (queue, bytes) = (queue.name.to_string(), item.body.len());
+                    return Err(QueueError::TooLarge { queue, bytes });
+                }
             }
         }
         if skipping {
-            self.skip_full(key.name, item.body.len(), targets);
+            self.skip_full(key.name, item.body.len(), targets, now);
         }
         if !all_exist {
             self.create_logs(targets)?;
@@ -128,7 +158,7 @@ impl<S: Storage> Broker<S> {
         }
         self.counters.total_items += 1;
         self.after_puts(targets, key.sync, now);
-        Ok(PutOutcome::Stored)
+        Ok(())
     }
 
     #[inline]
@@ -140,7 +170,7 @@ impl<S: Storage> Broker<S> {
 
     /// Removes from the targets the full fan-out queues that skip items.
     #[cold]
-    fn skip_full(&mut self, name: &str, length: usize, targets: &mut Vec<QueueId>) {
+    fn skip_full(&mut self, name: &str, length: usize, targets: &mut Vec<QueueId>, now: Moment) {
         targets.retain(|&target| {
             let Some(queue) = self.queue_mut(target) else {
                 return true;
@@ -148,7 +178,13 @@ impl<S: Storage> Broker<S> {
             let skips = queue.admits(length) == Admission::Full
                 && queue.settings.skip_full
                 && is_child(&queue.name, name);
-            queue.counters.skipped += u64::from(skips);
+            if skips {
+                let name = Arc::clone(&queue.name);
+                let words = format_args!(
+                    "queue \"{name}\" is full and gets no copies, as its on_full says"
+                );
+                queue.refuse(Refused::Skipped, &words, now);
+            }
             !skips
         });
     }
@@ -178,6 +214,9 @@ impl<S: Storage> Broker<S> {
             .queue
             .as_ref()
             .is_some_and(|queue| queue.settings.fanout_only);
+        if fanout_only && slot.children.is_empty() && self.closed.children_of(name).is_empty() {
+            return Err(QueueError::NoFanout(name.to_owned()));
+        }
         let own = if fanout_only { None } else { Some(id) };
         for target in own.into_iter().chain(slot.children.iter().copied()) {
             add_target(targets, target);
@@ -300,7 +339,7 @@ impl<S: Storage> Broker<S> {
         if let Some(source) = self.queue_mut(from) {
             for (letter, is_added) in dead_letters.into_iter().zip(are_added) {
                 if is_added && synced {
-                    source.record_retired(&letter.item, letter.reason);
+                    source.record_retired(&letter.item, letter.reason, true);
                 } else {
                     source.reinsert(letter.item);
                 }
@@ -329,7 +368,7 @@ impl<S: Storage> Broker<S> {
         let mut targets = Vec::new();
         self.targets_of(&letter.to, &mut targets, now)?;
         let length = new.body.len();
-        self.skip_full(&letter.to, length, &mut targets);
+        self.skip_full(&letter.to, length, &mut targets, now);
         let mut shared = Some(Arc::clone(&letter.item.body));
         for at in 0..targets.len() {
             let Some(queue) = self.queue_mut(targets[at]) else {

@@ -87,7 +87,7 @@ impl<S: Storage> Broker<S> {
     }
 
     /// The values of one queue by the names of `stats`; `None` if there is no such queue.
-    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 24]> {
+    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 29]> {
         let id = *self.names.get(name)?;
         let queue = self.queue_mut(id)?;
         let (oldest_age_ms, oldest_open_age_ms) =
@@ -95,6 +95,7 @@ impl<S: Storage> Broker<S> {
         let failing = queue.failing(now);
         let disk_bytes = queue.disk_bytes();
         let counters = &queue.counters;
+        let refused = counters.refused;
         let (mem_items, mem_bytes) = queue.in_memory();
         let age_ms = if queue.items() == 0 {
             0
@@ -117,7 +118,12 @@ impl<S: Storage> Broker<S> {
             ("first_failure_age", failing.first_failure_age_ms),
             ("discarded", counters.discarded),
             ("failed_items", counters.failed_items),
-            ("refused_items", counters.refused),
+            ("refused_items", refused.total()),
+            ("refused_full", refused.full),
+            ("refused_too_large", refused.too_large),
+            ("refused_too_many_ids", refused.too_many_ids),
+            ("refused_no_fanout", refused.no_fanout),
+            ("refused_disk", refused.disk),
             ("skipped_items", counters.skipped),
             ("waiters", queue.waiters.len() as u64),
             ("open_transactions", queue.open_items() as u64),

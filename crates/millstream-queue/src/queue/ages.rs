@@ -32,6 +32,22 @@ impl<L: Log> Queue<L> {
         oldest.map_or(0, |added_ms| now.wall_ms.saturating_sub(added_ms))
     }
 
+    /// Whether items wait here to move on to another queue, and no consumer is wanted: none was taken since the server
+    /// started, and the next one will expire by its own time, or others have moved on by that of the queue.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_delay(&self) -> bool {
+        let counters = &self.counters;
+        let retired = counters.expired_items + counters.failed_items + counters.discarded;
+        let there = self.items + self.opens.len() as u64;
+        let next = self.ready.range(0).next();
+        self.settings.expire_to.is_some()
+            && counters.total_items <= retired + there
+            && match self.settings.max_age {
+                None => next.is_some_and(|item| item.expiry_ms != 0),
+                Some(_) => counters.expired_moved > 0,
+            }
+    }
+
     /// The age in milliseconds of the oldest open item; 0 if there is none.
     pub(crate) fn oldest_open_age_ms(&self, now: Moment) -> u64 {
         let oldest = self.opens.values().map(|open| open.item.added_ms).min();

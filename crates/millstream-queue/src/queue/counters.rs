@@ -1,5 +1,7 @@
 //! What is counted for one queue.
 
+use super::refusals::RefusedItems;
+
 /// What was counted for one queue since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueCounters {
@@ -7,10 +9,14 @@ pub(crate) struct QueueCounters {
     /// Of these, the items that were there at the start.
     pub(crate) restored_items: u64,
     pub(crate) expired_items: u64,
+    /// Of these, the items that moved to another queue.
+    pub(crate) expired_moved: u64,
     pub(crate) discarded: u64,
     pub(crate) failed_items: u64,
-    /// Items refused, here or for the parent, because this queue was full.
-    pub(crate) refused: u64,
+    /// Of these, the items that moved to another queue.
+    pub(crate) failed_moved: u64,
+    /// Items refused, here or for the parent.
+    pub(crate) refused: RefusedItems,
     /// Items of the parent that were not copied because this queue was full.
     pub(crate) skipped: u64,
     pub(crate) transactions: u64,

@@ -261,6 +261,7 @@ impl<L: Log> Queue<L> {
             last_used_us: now.steady_us,
             is_unfinished: false,
             is_discarding: false,
+            refusals: None,
             record: Vec::new(),
         };
         for id in held {

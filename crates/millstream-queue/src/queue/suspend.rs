@@ -7,6 +7,8 @@ use crate::moment::Moment;
 const REST_AFTER_US: u64 = 5_000_000;
 /// A queue that has nothing on disk is forgotten after this time.
 const FORGET_AFTER_US: u64 = 1_000_000;
+/// One that has refused items is kept for this time, so that its figures say so.
+const FORGET_REFUSALS_AFTER_US: u64 = 300_000_000;
 
 impl<L: Log> Queue<L> {
     /// The time at which the queue is suspended, if it is not used before.
@@ -15,9 +17,13 @@ impl<L: Log> Queue<L> {
             return None;
         }
         if !self.log.exists() {
+            let after_us = match self.refusals {
+                None => FORGET_AFTER_US,
+                Some(_) => FORGET_REFUSALS_AFTER_US,
+            };
             return self
                 .is_unused()
-                .then(|| self.last_used_us.saturating_add(FORGET_AFTER_US));
+                .then(|| self.last_used_us.saturating_add(after_us));
         }
         self.can_suspend()
             .then(|| self.last_used_us.saturating_add(REST_AFTER_US))

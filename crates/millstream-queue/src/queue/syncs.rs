@@ -36,6 +36,9 @@ impl<L: Log> Queue<L> {
     /// The sync that was begun has failed: the log takes no more records, so that there is nothing to sync.
     pub(crate) fn sync_failed(&mut self) {
         self.unsynced = Unsynced::default();
+        self.refusals
+            .get_or_insert_default()
+            .add_failed_sync(&self.name);
     }
 
     /// Makes all changes durable.

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use crate::broker::counters::{Counters, Latencies};
 pub use crate::broker::figures::{Holder, QueueFigures};
+pub use crate::queue::refusals::RefusedItems;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::ServerError;

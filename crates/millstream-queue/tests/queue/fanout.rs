@@ -48,6 +48,20 @@ fn a_fanout_only_parent_keeps_nothing() {
 }
 
 #[test]
+fn a_fanout_only_parent_without_fan_out_queues_takes_nothing() {
+    let none = "SERVER_ERROR queue \"p\" keeps no items, since it is fanout_only, and has no fan-out queue: the first get of one, such as \"p+audit\", makes it|";
+    play(
+        "[queue.p]\nfanout_only = true\n[queue.\"p+audit\"]\nfanout_only = false\n[alias]\nall = ['q', 'p']\n[queue.x]\nmax_deliveries = 1\nerror_queue = 'p'",
+        &format!(
+            "a> delete p+audit|set p 0 0 1|1|set all 0 0 1|1|get q|set x 0 0 1|2|get x/open|get x/abort|get x|
+             a< DELETED|{none}{none}END|STORED|VALUE x/open 0 1|2|END|END|VALUE x 0 1|2|END|
+             a> get p+audit|set p 0 0 1|3|get p+audit|
+             a< END|STORED|VALUE p+audit 0 1|3|END|"
+        ),
+    );
+}
+
+#[test]
 fn all_get_an_item_or_none() {
     play(
         "[queue.\"p+full\"]\nmax_items = 1",

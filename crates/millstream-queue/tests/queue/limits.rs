@@ -15,6 +15,36 @@ fn a_full_queue_refuses() {
 }
 
 #[test]
+fn refusals_are_counted_by_reason() {
+    let config = "[queue.small]\nmax_item_bytes = 1\n[queue.full]\nmax_items = 1\n[queue.ids]\ndedupe = '10s'\ndedupe_ids = 1\n[queue.only]\nfanout_only = true\n[queue.'p+slow']\nmax_items = 1\non_full = 'skip'";
+    let mut world = World::new(config);
+    let sets = ["small", "full", "ids/id=1", "ids/id=2", "only", "disk", "p"];
+    for name in sets {
+        world.send('a', format!("set {name} 0 0 1\r\n1\r\n").as_bytes());
+    }
+    world.storage.set_failing("disk", true);
+    world.send('a', b"set small 0 0 2\r\n12\r\nset full 0 0 1\r\n1\r\n");
+    world.send('a', b"set disk 0 0 1\r\n1\r\nset p 0 0 1\r\n1\r\n");
+    let answers = world.received('a');
+    assert_eq!(answers.matches("NOT_STORED").count(), 2, "{answers}");
+    assert_eq!(answers.matches("SERVER_ERROR").count(), 3, "{answers}");
+    for (name, reason) in [
+        ("small", "refused_too_large"),
+        ("full", "refused_full"),
+        ("ids", "refused_too_many_ids"),
+        ("only", "refused_no_fanout"),
+        ("disk", "refused_disk"),
+    ] {
+        let numbers = world.queues.numbers_of(name, world.now).unwrap();
+        let refused = numbers.iter().filter(|(key, _)| key.starts_with("refused"));
+        let counted: Vec<_> = refused.filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [&("refused_items", 1), &(reason, 1)]);
+    }
+    let numbers = world.queues.numbers_of("p+slow", world.now).unwrap();
+    assert!(numbers.contains(&("skipped_items", 1)));
+}
+
+#[test]
 fn or_drops_its_oldest() {
     play(
         "[defaults]\nmax_items = 2\nmax_bytes = 5\ndiscard_old = true",

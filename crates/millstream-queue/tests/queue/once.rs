@@ -19,8 +19,8 @@ fn a_queue_without_dedupe_takes_no_ids() {
     play(
         config,
         &format!(
-            "a> set p/id=1 0 0 1|1|get p|
-             a< {p}END|
+            "a> set p/id=1 0 0 1|1|get p|get only+c|
+             a< {p}END|END|
              a> set only/id=1 0 0 1|1|set all/id=1 0 0 1|1|
              a< {only}{p}
              a> get q+c|set q/id=1 0 0 1|1|set q/id= 0 0 1|1|set q/id=1 0 0 1 noreply|1|get q q+c|

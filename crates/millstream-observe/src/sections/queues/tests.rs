@@ -87,10 +87,12 @@ fn a_queue_is_unread_after_a_minute_or_where_no_client_is_connected() {
         let mut queue = queue(&figures("jobs", 3, 4, 0));
         queue.oldest_seconds = oldest_ms as f64 / 1e3;
         assert_eq!(
-            super::state(&queue, connections),
+            super::state(&queue, false, connections),
             state,
             "{connections} {oldest_ms}"
         );
+        // Items that wait to move on need no consumer.
+        assert_eq!(super::state(&queue, true, connections), QueueState::Good);
     }
 }
 

@@ -50,11 +50,13 @@ fn title(snapshot: &Snapshot) -> String {
         .iter()
         .map(|worker| worker.busy)
         .fold(0.0, f64::max);
+    let is_over = matches!(snapshot.state, State::Ended | State::Failed);
     format!(
-        "flow {}: {} for {}, {} items/s read, busiest of {} workers {:.0}%",
+        "flow {}: {} {} {}, {} items/s read, busiest of {} workers {:.0}%",
         plain(&snapshot.flow),
         snapshot.state.name(),
-        time(snapshot.seconds),
+        if is_over { "after" } else { "for" },
+        time(snapshot.ending_seconds.unwrap_or(snapshot.seconds)),
         read.map_or_else(|| "-".to_owned(), human).trim_end(),
         snapshot.workers.len(),
         busiest * 100.0
@@ -144,6 +146,7 @@ pub(super) fn section(snapshot: &Snapshot) -> Section {
     if snapshot.state != State::Running && shown[0].0 == Tone::Good {
         let starts = match snapshot.state {
             State::Ending => "The flow ends.",
+            State::Ended => "The flow has ended.",
             State::Failed => "The flow has failed.",
             _ => "The flow starts: not every connector is open.",
         };

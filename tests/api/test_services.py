@@ -520,3 +520,16 @@ def test_what_a_publisher_accepts_is_read_by_all(tmp_path: Path, kind: str) -> N
         done = subprocess.run([*command, *verb, str(tmp_path / "trees")], capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.count("tree") >= 4, done.stderr
         assert "nested" not in done.stdout + done.stderr
+
+
+def test_a_dead_letter_of_an_earlier_start_is_not_counted_again(tmp_path: Path) -> None:
+    orders = ms.publisher(Orders, tmp_path / "orders")
+    outputs: list[dict[str, Path]] = [{}, {"out": tmp_path / "replies"}]
+    for number, out in enumerate(outputs):
+        letters = tmp_path / f"dead{number}"
+        orders.place(order(""))
+        first = ms.serve(Desk, tmp_path / "orders", drain=True, dead_letters=letters, **out)
+        assert first.dead_letters == 1 + 2 * number
+        assert ms.serve(Desk, tmp_path / "orders", drain=True, dead_letters=letters, **out).dead_letters == 0
+        orders.place(order(""))
+        assert ms.serve(Desk, tmp_path / "orders", drain=True, dead_letters=letters, **out).dead_letters == 1

@@ -1,6 +1,8 @@
 """How much of their input sources of one's own have not read: ``report_lag``."""
 
 import asyncio
+import time
+from pathlib import Path
 from typing import Any
 
 import millstream as ms
@@ -65,3 +67,24 @@ def test_a_wrong_lag_is_an_error(lag: dict[str, Any], kind: type[Exception]) -> 
 def test_there_is_no_lag_without_a_source() -> None:
     with pytest.raises(ms.FlowUsageError, match="is called by a function with ms.source"):
         ms.report_lag(records=1)
+
+
+def test_files_that_appear_while_a_directory_is_read_count_in_its_lag(tmp_path: Path) -> None:
+    def slow(line: str) -> str:
+        time.sleep(0.002)
+        return line
+
+    (tmp_path / "1.txt").write_text(f"{'x' * 999}\n" * 20_000)
+    flow = ms.Flow("backlog")
+    lines = flow.source("in", ms.files.directory(tmp_path, "*.txt", follow=0.01))
+    lines.map(slow, name="slow").sink("out", ms.testing.discard())
+    with flow.start() as running:
+        for number, lag in (2, 20_000_000), (3, 70_000_000):
+            (tmp_path / ".next").write_text(f"{'x' * 999}\n" * 50_000)
+            (tmp_path / ".next").rename(tmp_path / f"{number}.txt")
+            until = time.monotonic() + 60
+            while not sum(one["bytes"] for one in running.report().lags) > lag:
+                assert time.monotonic() < until, running.report().lags
+                time.sleep(0.05)
+        # The first file is not read yet.
+        assert running.report().step("slow")["items_in"] < 20_000

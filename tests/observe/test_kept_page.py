@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -232,3 +233,84 @@ def test_processes_that_have_not_met_end_at_once(tmp_path: Path) -> None:
     assert processes.end_s() == END_S
     processes.children = []
     processes.kill()
+
+
+def counting(name: str, fails_at: int, count: int) -> ms.Flow:
+    """A flow that fails at a number, and ends after `count`."""
+
+    def check(n: int) -> int:
+        if n == fails_at:
+            raise ValueError(f"no account {n}")
+        return n
+
+    flow = ms.Flow(name)
+    numbers = flow.source("numbers", ms.generate(lambda: range(count)))
+    numbers.map(check, name="check").sink("out", ms.testing.discard())
+    return flow
+
+
+def page_of(running: ms.Running) -> tuple[Any, tuple[int, str], list[str]]:
+    """The snapshot, the answer to a probe, and the metrics of a flow that nobody waits for."""
+
+    def get(path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://{running.address}{path}", timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    return json.loads(get("/api/snapshot.json")[1]), get("/readyz"), get("/metrics")[1].splitlines()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_flow_that_nobody_waits_for_is_shown_as_failed(keeps: bool) -> None:
+    running = counting("unseen", 50, 1 << 40).start(http="127.0.0.1:0", keep_page=keeps)
+    until("the failure", lambda: page_of(running)[0]["state"] == "failed")
+    until("the end", lambda: running.has_ended and not page_of(running)[0]["workers"])
+    shown, ready, metrics = page_of(running)
+    assert "no account 50" in shown["down"]["error"] and "raise ValueError" in shown["down"]["traceback"]
+    assert [one["name"] for one in shown["conditions"]] == ["MillstreamFlowDown"]
+    assert "has failed and is not started again" in shown["conditions"][0]["words"]
+    assert {step["in_rate"] for step in shown["steps"]} == {None}
+    assert ready[0] == 503 and "no account 50" in ready[1]
+    assert 'millstream_flow_running{flow="unseen"} 0.0' in metrics
+    with pytest.raises(ms.StepError, match="no account 50"):
+        running.wait()
+    if keeps:
+        assert page_of(running)[0]["down"]["since_ms"] == shown["down"]["since_ms"]
+
+
+def test_a_flow_that_nobody_waits_for_is_shown_as_ended() -> None:
+    running = counting("over", -1, 100).start(http="127.0.0.1:0")
+    until("the end", lambda: page_of(running)[0]["state"] == "ended")
+    shown, ready, metrics = page_of(running)
+    assert (shown["conditions"], shown["workers"]) == ([], [])
+    assert next(step for step in shown["steps"] if step["name"] == "check")["items_in"] == 100
+    assert ready == (503, "the flow has ended\n")
+    assert 'millstream_flow_running{flow="over"} 0.0' in metrics
+    assert running.wait().step("check")["items_in"] == 100
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("reads", [True, False])
+def test_late_items_that_a_sink_has_are_not_dropped(reads: bool, ordered: bool) -> None:
+    flow = ms.Flow("handled")
+    numbers = flow.source("numbers", ms.generate(itertools.count, rate=500))
+    timed = numbers.event_time(lambda n: n - 100 if n % 5 == 4 else n).key_by(lambda n: "k")
+    counts = timed.window("w", ms.windows.tumbling(10), ordered=ordered).count()
+    counts.values().sink("out", ms.testing.discard())
+    if reads:
+        counts.late.values().sink("late", ms.testing.discard())
+    with flow.start(http="127.0.0.1:0") as running:
+
+        def step() -> Any:
+            return next(one for one in page_of(running)[0]["steps"] if one["name"] == "w")
+
+        until("late items", lambda: step()["late"] > 50)
+        shown = step()
+        assert shown["late_dropped"] == (0 if reads else shown["late"])
+        if reads:
+            assert page_of(running)[0]["conditions"] == []
+        else:
+            held = until("the condition", lambda: page_of(running)[0]["conditions"])
+            assert [one["name"] for one in held] == ["MillstreamItemsLate"]

@@ -22,6 +22,7 @@ mod wakers;
 mod wrapper;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) use ends::Ends;
@@ -35,6 +36,9 @@ pub use wrapper::Wrapper;
 use crate::metrics::figures::Figures;
 use remote::Others;
 
+/// The time after which a run that was asked to stop names the step that it waits for.
+const NAMED: Duration = Duration::from_millis(1500);
+
 /// A run, as its connectors and steps see it.
 pub struct Control {
     pub(crate) life: Arc<Lifecycle>,
@@ -44,6 +48,8 @@ pub struct Control {
     pub(crate) ends: Arc<Ends>,
     pub(crate) wakers: Arc<Wakers>,
     release: Option<Wrapper>,
+    /// Whether the step that an end waits for was named.
+    named: AtomicBool,
 }
 
 impl Control {
@@ -72,6 +78,7 @@ impl Control {
             ends: Arc::new(ends),
             wakers,
             release,
+            named: AtomicBool::new(false),
         }
     }
 
@@ -106,10 +113,10 @@ impl Control {
         self.life.abandon();
     }
 
-    /// Returns the failure of the run as text, if it has failed and no wait for its end has returned that.
+    /// Returns the failure of the run as text, if it has failed.
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
-    pub fn failure_text(&self) -> Option<String> {
+    pub fn failure_text(&self) -> Option<&str> {
         self.life.failure_text()
     }
 
@@ -152,6 +159,44 @@ impl Control {
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn ended_within(&self, limit: Duration) -> bool {
-        self.ends.wait(limit)
+        let ended = self.ends.wait(limit);
+        if !ended && self.life.ending().is_some_and(|time| time > NAMED) {
+            self.name_step();
+        }
+        ended
+    }
+
+    /// Logs the step that the end of the run waits for, once.
+    fn name_step(&self) {
+        let Some(step) = self.figures.inside() else {
+            return;
+        };
+        if !self.named.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                step,
+                "step \"{step}\": the end of the flow waits for the item or the call that it is in"
+            );
+        }
+    }
+
+    /// True if the calls of a step that are in progress are not waited for: the run has failed, or was asked to stop
+    /// more than a second ago, and is then [abandoned](Self::abandon).
+    #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub fn leaves_calls(&self, step: &str, calls: usize) -> bool {
+        let was_aborted = self.aborted();
+        let leaves = self.life.leaves_calls();
+        if leaves && !was_aborted {
+            let what = if self.keeps_state() {
+                "the next start repeats what is not committed"
+            } else {
+                "their items are dropped"
+            };
+            tracing::warn!(
+                step,
+                "step \"{step}\": {calls} of its calls have not ended a second after the stop, and are abandoned: {what}"
+            );
+        }
+        leaves
     }
 }

@@ -70,6 +70,9 @@ pub struct StepMetrics {
     pub dead_letters: u64,
     /// Items that were too late for their windows.
     pub late: u64,
+    /// Of these, the items that no step reads.
+    #[doc(hidden)] // For the other crates of Millstream.
+    pub late_dropped: u64,
     /// Connections or inputs that were closed because of invalid data.
     pub faults: u64,
     /// Time spent in the step itself.
@@ -91,6 +94,7 @@ impl StepMetrics {
             skipped: 0,
             dead_letters: 0,
             late: 0,
+            late_dropped: 0,
             faults: 0,
             busy_ns: 0,
             state: None,
@@ -106,6 +110,7 @@ impl StepMetrics {
         self.dead_letters += other.dead_letters;
         self.state = sum(self.state, other.state);
         self.late += other.late;
+        self.late_dropped += other.late_dropped;
         self.faults += other.faults;
         self.busy_ns += other.busy_ns;
         // Both histograms have the same constant bounds, so that adding cannot fail.

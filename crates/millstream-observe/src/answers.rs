@@ -174,7 +174,8 @@ impl Answers {
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
         snapshot.about.clone_from(&lock(&self.about));
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
-        if self.has_token && !snapshot.flow.is_empty() && snapshot.down.is_none() {
+        let is_over = matches!(snapshot.state, State::Ended | State::Failed);
+        if self.has_token && !snapshot.flow.is_empty() && !is_over {
             let possible = actions::possible(snapshot).iter();
             snapshot.actions = possible.map(|name| (*name).into()).collect();
         }
@@ -223,6 +224,11 @@ impl Answers {
     /// Writes each snapshot to this file from now on.
     pub(crate) fn keep_in(&self, path: PathBuf) {
         *lock(&self.kept_in) = Some(path);
+    }
+
+    /// Whether another process shows the flow after this one.
+    pub(crate) fn is_kept(&self) -> bool {
+        lock(&self.kept_in).is_some()
     }
 
     fn keep(&self, snapshot: &Bytes) {
@@ -278,6 +284,7 @@ impl Answers {
             State::Starting if !sections.is_empty() => Page::unavailable("the process starts"),
             State::Starting => Page::unavailable("the flow starts: not every connector is open"),
             State::Ending => Page::unavailable("the flow ends"),
+            State::Ended => Page::unavailable("the flow has ended"),
             State::Failed => Page::unavailable("the flow has failed"),
         }
     }

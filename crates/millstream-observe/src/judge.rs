@@ -134,7 +134,9 @@ mod tests {
             sources_paused: false,
             outbox_full: false,
             open: true,
-            ending: false,
+            ending: None,
+            failure: None,
+            ended: false,
         };
         let mut steps: Vec<StepSnapshot> = graph
             .nodes

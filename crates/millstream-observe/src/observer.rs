@@ -156,8 +156,8 @@ enum Subject {
     Expected(Expected),
     /// A run.
     Run(Box<Observed>),
-    /// A flow that has failed, with its last figures.
-    Down(Box<Snapshot>),
+    /// A flow that has ended or failed, with its last figures.
+    Over(Box<Snapshot>),
 }
 
 impl Subject {
@@ -169,8 +169,15 @@ impl Subject {
                     answers.set(expected.shown(snapshot));
                 }
             }
-            Subject::Run(run) => run.take(answers),
-            Subject::Down(last) => {
+            Subject::Run(run) => {
+                let last = run.take(answers);
+                if run.watch.moment().ended && is_over(&last) {
+                    answers.end_run();
+                    *self = Subject::Over(Box::new(without_workers(last)));
+                    self.take(answers);
+                }
+            }
+            Subject::Over(last) => {
                 let mut snapshot = Snapshot {
                     time_ms: time_ms(),
                     ..Snapshot::clone(last)
@@ -325,7 +332,7 @@ impl Observer {
     /// another process has [kept](Self::keep_in) in a file. Where its end does not name the processes that are
     /// `missing`, they are those for which its start has waited.
     #[doc(hidden)] // For the other crates of Millstream.
-    pub fn show_down(&self, flow: &str, down: Down, missing: Vec<usize>, kept: Option<&Path>) {
+    pub fn show_down(&self, flow: &str, mut down: Down, missing: Vec<usize>, kept: Option<&Path>) {
         let kept = kept.and_then(|path| std::fs::read(path).ok());
         let kept = kept.and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
         let last = match kept {
@@ -338,11 +345,13 @@ impl Observer {
                 if let Some(Subject::Run(run)) = &mut *lock(&self.subject) {
                     run.take(&self.answers);
                 }
-                self.answers.snapshot()
+                let last = self.answers.snapshot();
+                down.since_ms = last.down.as_ref().map_or(down.since_ms, |one| one.since_ms);
+                last
             }
         };
         self.answers.end_run();
-        let mut subject = Subject::Down(Box::new(ended(last, flow, down, missing)));
+        let mut subject = Subject::Over(Box::new(failed(last, flow, down, missing)));
         subject.take(&self.answers);
         *lock(&self.subject) = Some(subject);
     }
@@ -383,7 +392,8 @@ impl Observer {
 }
 
 impl Observed {
-    fn take(&mut self, answers: &Answers) {
+    /// Shows the run as it is now; returns the snapshot, on the page of process 0 that of all processes.
+    fn take(&mut self, answers: &Answers) -> Snapshot {
         let moment = self.watch.moment();
         let time_ns = self.clock.time_ns();
         let mut snapshot = self.sampler.sample(&moment, time_ns);
@@ -397,14 +407,26 @@ impl Observed {
         if let Some(traces) = &mut self.traces {
             traces.export(&snapshot.flow, &snapshot.run, &moment, time_ns);
         }
+        if is_over(&snapshot) {
+            without_rates(&mut snapshot);
+        }
+        if let Some(down) = snapshot.down.as_mut().filter(|_| !answers.is_kept()) {
+            down.is_restarted = Some(false);
+        }
         answers.complete(&mut snapshot);
         let metrics = |own: &Arc<Snapshot>| open_metrics(own).unwrap_or_default();
         answers.set(Shown::of(snapshot, &self.watch, news, metrics));
+        answers.snapshot()
     }
 }
 
-/// The last snapshot of a flow that has failed: what is a rate, or of a moment, is not known any more.
-fn ended(last: Snapshot, flow: &str, down: Down, missing: Vec<usize>) -> Snapshot {
+/// Whether a flow has ended or failed.
+fn is_over(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.state, State::Ended | State::Failed)
+}
+
+/// The last snapshot of a flow that has failed.
+fn failed(last: Snapshot, flow: &str, down: Down, missing: Vec<usize>) -> Snapshot {
     let missing = if missing.is_empty() {
         last.missing.clone()
     } else {
@@ -415,19 +437,30 @@ fn ended(last: Snapshot, flow: &str, down: Down, missing: Vec<usize>) -> Snapsho
         state: State::Failed,
         down: Some(down),
         waiting: None,
+        ending_seconds: None,
         missing,
-        sources_paused: false,
-        bottleneck: None,
-        processes: Vec::new(),
-        workers: Vec::new(),
-        actions: Vec::new(),
         ..last
     };
+    without_rates(&mut snapshot);
+    without_workers(snapshot)
+}
+
+/// Of a flow that is over, what is a rate, or of a moment, is not known any more.
+fn without_rates(snapshot: &mut Snapshot) {
+    (snapshot.sources_paused, snapshot.bottleneck) = (false, None);
     for step in &mut snapshot.steps {
         (step.in_rate, step.out_rate, step.ages) = (None, None, None);
         (step.busy, step.mark) = (0.0, Mark::None);
     }
-    snapshot
+}
+
+fn without_workers(last: Snapshot) -> Snapshot {
+    Snapshot {
+        processes: Vec::new(),
+        workers: Vec::new(),
+        actions: Vec::new(),
+        ..last
+    }
 }
 
 fn time_ms() -> u64 {

@@ -261,6 +261,7 @@ fn add_step(step: &mut StepSnapshot, other: &StepSnapshot, is_live: bool) -> f64
     step.keys = sum(step.keys, other.keys);
     step.state_bytes = sum(step.state_bytes, other.state_bytes);
     step.late += other.late;
+    step.late_dropped += other.late_dropped;
     step.faults += other.faults;
     if !is_live {
         return 0.0;

@@ -14,7 +14,7 @@ use crate::ages::Recorded;
 use crate::judge::{before, judge};
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    CommitSnapshot, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot,
+    CommitSnapshot, Down, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot,
     SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
@@ -93,11 +93,7 @@ impl Sampler {
                 nodes.map(|node| worker.busy(node, *inside)).collect()
             })
             .collect();
-        let state = match (moment.ending, moment.open) {
-            (true, _) => State::Ending,
-            (false, true) => State::Running,
-            (false, false) => State::Starting,
-        };
+        let state = state(moment);
         let bottleneck = match state {
             State::Running => judge(&self.graph, moment, &mut steps, &workers, &busy),
             _ => None,
@@ -110,6 +106,11 @@ impl Sampler {
             time_ms: (time_ns / 1_000_000).max(0) as u64,
             seconds: moment.elapsed.as_secs_f64(),
             state,
+            ending_seconds: moment
+                .ending
+                .filter(|_| state == State::Ending)
+                .map(|time| time.as_secs_f64()),
+            down: down(moment, time_ns),
             sources_paused: moment.sources_paused,
             bottleneck,
             steps,
@@ -128,7 +129,7 @@ impl Sampler {
     /// The step that a worker is in, and for how many nanoseconds, if that is so long that its last figures are of the
     /// past.
     fn inside(&self, index: usize, moment: &Moment) -> Option<(usize, u64)> {
-        let (_, since_ns) = self.workers[index].turn.filter(|_| !moment.ending)?;
+        let (_, since_ns) = self.workers[index].turn.filter(|_| !moment.ended)?;
         let inside_ns = moment.now_ns.saturating_sub(since_ns);
         (inside_ns > INSIDE_NS).then_some((moment.workers[index].current, inside_ns))
     }
@@ -189,6 +190,7 @@ impl Sampler {
                 }
             }
             step.late += metrics.late;
+            step.late_dropped += metrics.late_dropped;
             step.faults += metrics.faults;
             step.busy_seconds += metrics.busy_ns as f64 / 1e9;
             if inside.is_none() {
@@ -263,6 +265,34 @@ impl Sampler {
         }
         Some(epochs)
     }
+}
+
+fn state(moment: &Moment) -> State {
+    match moment {
+        Moment {
+            failure: Some(_), ..
+        } => State::Failed,
+        Moment { ended: true, .. } => State::Ended,
+        Moment {
+            ending: Some(_), ..
+        } => State::Ending,
+        Moment { open: true, .. } => State::Running,
+        _ => State::Starting,
+    }
+}
+
+/// The failure that has ended the flow.
+fn down(moment: &Moment, time_ns: i64) -> Option<Down> {
+    let error = moment.failure.clone()?;
+    let mut notes = moment.failures.iter().rev();
+    let note = notes.find(|note| note.outcome == Outcome::Failed);
+    let since_ns = note.map_or(time_ns, |note| note.time_ns);
+    Some(Down {
+        error,
+        traceback: note.and_then(|note| note.traceback.clone()),
+        since_ms: (since_ns / 1_000_000).max(0).unsigned_abs(),
+        is_restarted: None,
+    })
 }
 
 /// The last commits, the newest first.
@@ -460,7 +490,9 @@ mod tests {
             sources_paused: false,
             outbox_full: false,
             open: true,
-            ending: false,
+            ending: None,
+            failure: None,
+            ended: false,
         }
     }
 

@@ -25,6 +25,9 @@ pub struct Snapshot {
     pub seconds: f64,
     /// What the flow is doing.
     pub state: State,
+    /// Seconds since the flow was asked to end, while it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending_seconds: Option<f64>,
     /// The processes that the start of the flow waits for, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
@@ -221,8 +224,8 @@ pub struct Down {
     pub traceback: Option<String>,
     /// Since when it does not run, milliseconds since the epoch.
     pub since_ms: u64,
-    /// Whether a supervisor starts it again.
-    pub is_restarted: bool,
+    /// Whether a supervisor starts it again, as far as this process knows.
+    pub is_restarted: Option<bool>,
 }
 
 /// What a flow is doing.
@@ -235,8 +238,10 @@ pub enum State {
     Starting,
     /// It reads its sources.
     Running,
-    /// It was asked to end, or fails.
+    /// It was asked to end.
     Ending,
+    /// It has ended.
+    Ended,
     /// It has failed, and does not run.
     Failed,
 }
@@ -249,6 +254,7 @@ impl State {
             State::Starting => "starting",
             State::Running => "running",
             State::Ending => "ending",
+            State::Ended => "ended",
             State::Failed => "failed",
         }
     }
@@ -328,6 +334,8 @@ pub struct StepSnapshot {
     pub state_bytes: Option<u64>,
     /// Items that were too late for their windows, since the start.
     pub late: u64,
+    /// Of these, the items that no step reads.
+    pub late_dropped: u64,
     /// Connections or inputs that were closed because of invalid data, since the start.
     pub faults: u64,
     /// Its part in what limits the flow.
@@ -372,7 +380,7 @@ pub struct WorkerSnapshot {
 pub struct ProcessSnapshot {
     /// Its number.
     pub process: usize,
-    /// `starting`, `running`, `ending` or `ended`; `lost` after five seconds without news; `unknown` if it has no page,
+    /// `starting`, `running`, `ending`, `ended` or `failed`; `lost` after five seconds without news; `unknown` if it has no page,
     /// which would send them.
     pub state: String,
     /// Seconds since its last news.

@@ -9,6 +9,8 @@
 //! takes them back. They are saved under a key of the worker's own, so that they find another worker
 //! where there are fewer.
 
+use std::sync::Arc;
+
 use millstream_flow::checkpoint::{Changes, PerWorker, Restore, pack};
 use millstream_flow::error::Cause;
 use millstream_flow::step::{Context, Stateful, Step};
@@ -16,7 +18,7 @@ use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 
 use crate::batch::PyBatch;
 use crate::error::cause;
@@ -36,6 +38,8 @@ type Bad<'py> = (
 /// Such an object on one worker.
 pub(crate) struct AsyncCalls {
     object: Py<PyAny>,
+    /// Whether the object knows when calls are not waited for any longer.
+    is_bound: bool,
     policy: ErrorHandler,
     saved: PerWorker,
 }
@@ -52,9 +56,29 @@ impl AsyncCalls {
             object.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
         Ok(AsyncCalls {
             object,
+            is_bound: false,
             policy,
             saved: PerWorker::new(making.worker, making.shards),
         })
+    }
+
+    /// The object, which learns from `leaves(calls)` whether it waits for calls no longer.
+    fn object<'py>(&mut self, py: Python<'py>, cx: &Context) -> Result<Bound<'py, PyAny>, Failure> {
+        let object = self.object.bind(py).clone();
+        if !self.is_bound {
+            let wrong = |error| Failure::new(cx.step_name(), cause(error));
+            let (control, step) = (Arc::clone(&cx.control), cx.step_name());
+            let leaves = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+                let calls = args.get_item(0)?.extract()?;
+                PyResult::Ok(control.leaves_calls(&step, calls))
+            };
+            let leaves = PyCFunction::new_closure(py, None, None, leaves).map_err(wrong)?;
+            object
+                .setattr(intern!(py, "leaves"), leaves)
+                .map_err(wrong)?;
+            self.is_bound = true;
+        }
+        Ok(object)
     }
 
     /// Sends on the results of a call, handles failures, and asks for the next tick.
@@ -145,7 +169,7 @@ impl Step<PyBatch, PyBatch> for AsyncCalls {
         locked(|py| {
             let keys = input.take_keys(py);
             let values = input.take_values(py);
-            let object = self.object.bind(py);
+            let object = self.object(py, cx)?;
             let made = object.call_method1(intern!(py, "take"), (keys, values, seconds(cx.now())));
             self.send_on(py, made, output, cx)
         })
@@ -155,20 +179,20 @@ impl Step<PyBatch, PyBatch> for AsyncCalls {
     }
     fn drain(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
-            let made = self.object.bind(py).call_method0("end");
+            let made = self.object(py, cx)?.call_method0("end");
             self.send_on(py, made, output, cx)
         })
     }
     fn tick(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
-            let object = self.object.bind(py);
+            let object = self.object(py, cx)?;
             let made = object.call_method1(intern!(py, "tick"), (seconds(cx.now()),));
             self.send_on(py, made, output, cx)
         })
     }
     fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         locked(|py| {
-            let made = self.object.bind(py).call_method0("end");
+            let made = self.object(py, cx)?.call_method0("end");
             self.send_on(py, made, output, cx)
         })
     }

@@ -96,7 +96,7 @@ impl Observer {
             error,
             traceback,
             since_ms,
-            is_restarted: restarted,
+            is_restarted: Some(restarted),
         };
         self.engine.show_down(flow, down, missing, kept.as_deref());
     }

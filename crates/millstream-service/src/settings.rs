@@ -82,7 +82,7 @@ pub struct Report {
     pub ticks: u64,
     /// Records that were skipped.
     pub skipped: u64,
-    /// Records that were set aside.
+    /// Records that were set aside since then: not those that an earlier start has set aside.
     pub dead_letters: u64,
 }
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Lists = tuple[Keys, list[Any]]
 
 
+LOOK_LEAVES = 0.05
+"""How often a worker that waits for a call checks whether the flow still waits for it, in seconds."""
 LOOK_AGAIN = 0.001
 """How long a worker sleeps while calls are on their way, in seconds."""
 
@@ -47,6 +49,8 @@ class MapAsync:
         self.bad: list[Any] = []
         self.wake: float | None = None
         self.keyed = False
+        #: Whether this number of calls is not waited for any longer; the engine sets it.
+        self.leaves: Callable[[int], bool] = lambda calls: False
         self.again: list[tuple[Any, Any]] = []
         self.done = threading.Condition()
         # Calls in the order in which they began, and those that have ended in the order of their ends.
@@ -97,12 +101,17 @@ class MapAsync:
                 if self.ordered and self.calls[0].over:
                     self.collect()
                     continue
-                self.done.wait()
+                self.wait()
             self.running += 1
             self.under_way[call] = None
             if self.ordered:
                 self.calls.append(call)
         asyncio.run_coroutine_threadsafe(self.attempt(call), self.loop)
+
+    def wait(self) -> None:
+        """Waits for the end of a call. The caller holds the lock."""
+        if not self.done.wait(LOOK_LEAVES) and self.leaves(self.running):
+            raise RuntimeError("the flow has ended without its calls")
 
     def waiting(self) -> list[tuple[Any, Any]]:
         """The values without a result, in their order of arrival."""
@@ -149,7 +158,7 @@ class MapAsync:
         self.begin_again()
         with self.done:
             while self.running:
-                self.done.wait()
+                self.wait()
             self.collect()
         self.wake = None
         return self.results()

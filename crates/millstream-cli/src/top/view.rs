@@ -51,15 +51,17 @@ fn title(snapshot: &Snapshot) -> String {
         .map(|worker| worker.busy)
         .fold(0.0, f64::max);
     let flow = plain(&snapshot.flow);
-    let ran = time(snapshot.seconds);
+    let ran = time(snapshot.ending_seconds.unwrap_or(snapshot.seconds));
     if let Some(down) = &snapshot.down {
         let failed_ms = snapshot.time_ms.saturating_sub(down.since_ms);
         let ago = time(failed_ms as f64 / 1000.0);
         return format!("flow {flow}: failed {ago} ago, after {ran}");
     }
+    let is_over = matches!(snapshot.state, State::Ended | State::Failed);
     format!(
-        "flow {flow}: {} for {ran}, {} items/s read, busiest of {} workers {:.0}%",
+        "flow {flow}: {} {} {ran}, {} items/s read, busiest of {} workers {:.0}%",
         snapshot.state.name(),
+        if is_over { "after" } else { "for" },
         read.map_or_else(|| "-".to_owned(), human).trim_end(),
         snapshot.workers.len(),
         busiest * 100.0
@@ -149,6 +151,7 @@ pub(super) fn section(snapshot: &Snapshot) -> Section {
     if snapshot.state != State::Running && shown[0].0 == Tone::Good {
         let starts = match snapshot.state {
             State::Ending => "The flow ends.",
+            State::Ended => "The flow has ended.",
             State::Failed => "The flow has failed.",
             _ => "The flow starts: not every connector is open.",
         };

@@ -193,7 +193,7 @@ fn open(
     };
     let mut offer = opened.offer();
     if !options.drop.is_empty() {
-        let names = known_names(opened.saved_names(), parts, options);
+        let names = known_names(opened.saved_names(), parts);
         offer.names = names.into_iter().collect();
         offer.drops.extend(options.drop.iter().cloned());
     }

@@ -65,14 +65,10 @@ pub(super) fn saved_names<'a>(
 pub(super) fn known_names<'a>(
     saved: impl Iterator<Item = &'a str>,
     parts: &FlowParts<'_>,
-    options: &Recovery,
 ) -> BTreeSet<String> {
     let nodes = parts.nodes.iter().map(|node| node.name.clone());
     let present = nodes.chain(parts.sinks.names(parts.nodes));
-    // A redrive that was killed when it had removed its sources does so again.
-    let redriven = options.drop.iter().filter(|name| name.ends_with(REDRIVEN));
-    let saved = saved.map(str::to_owned);
-    saved.chain(present).chain(redriven.cloned()).collect()
+    saved.map(str::to_owned).chain(present).collect()
 }
 
 /// Checks that what the options drop is known: a name that is misspelt would drop nothing. Several processes, of which
@@ -85,7 +81,7 @@ pub(super) fn check_dropped(
     options: &Recovery,
 ) -> Result<(), FlowError> {
     let saved = || saved_names(store.saved().steps(), commit).map(|(_, name)| name);
-    let known = known_names(saved(), parts, options);
+    let known = known_names(saved(), parts);
     let Some(unknown) = options.drop.iter().find(|name| !known.contains(*name)) else {
         return Ok(());
     };

@@ -272,16 +272,21 @@ impl Recording for ListRecording {
     }
 }
 
-/// The number of waiting files whose bytes are counted in the lag.
-const LAG_FILES_MAX: usize = 64;
+/// A file that was found and is not begun.
+struct WaitingFile {
+    name: String,
+    /// The byte at which it begins.
+    from: u64,
+    /// Its length at the last scan.
+    length: u64,
+}
 
 /// One partition of a directory.
 struct DirectoryPartition<B, F> {
     source: ReadDirectory<F>,
     partition: usize,
     list: Arc<Mutex<List>>,
-    /// Files that were found and are not begun, and the bytes at which they begin.
-    waiting: VecDeque<(String, u64)>,
+    waiting: VecDeque<WaitingFile>,
     /// True if the directory was scanned.
     scanned: bool,
     /// For files whose first bytes were compared, by name: their modification time at that moment.
@@ -316,17 +321,50 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
         self.open(begun)
     }
 
+    /// Whether the time of the next scan has come, of a directory that is followed; the one after it is a poll later.
+    fn is_scan_due(&mut self) -> bool {
+        let Some(poll) = self.source.poll else {
+            return false;
+        };
+        let now = now_ns();
+        let is_due = self.awake.is_none_or(|at| at <= now);
+        if is_due {
+            let poll = u64::try_from(poll.as_nanos()).unwrap_or(u64::MAX);
+            self.awake = Some(now.saturating_add(poll));
+        }
+        is_due
+    }
+
     /// Scans for files that are new or have grown.
     fn scan_again(&mut self) -> Result<(), Cause> {
         self.scanned = true;
+        let waiting = self.waiting.iter().enumerate();
+        let known: HashMap<String, usize> =
+            waiting.map(|(at, file)| (file.name.clone(), at)).collect();
         for found in scan(&self.source.dir, &self.source.pattern)? {
             let Found { name, length, .. } = &found;
             if List::partition_of(name, self.source.partitions) != self.partition {
                 continue;
             }
+            if let Some(at) = known.get(name) {
+                self.waiting[*at].length = *length;
+                continue;
+            }
+            // Its end is looked for when it has been read.
+            if self
+                .current
+                .as_ref()
+                .is_some_and(|(begun, _)| begun.name == *name)
+            {
+                continue;
+            }
             let begun = lock(&self.list).read_of(self.partition, name);
             let Some(begun) = begun else {
-                self.waiting.push_back((found.name, 0));
+                self.waiting.push_back(WaitingFile {
+                    name: found.name,
+                    from: 0,
+                    length: found.length,
+                });
                 continue;
             };
             let path = self.source.dir.join(name);
@@ -350,7 +388,11 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
                 self.checked.extend(modified);
             }
             if had < *length {
-                self.waiting.push_back((found.name, begun.read));
+                self.waiting.push_back(WaitingFile {
+                    name: found.name,
+                    from: begun.read,
+                    length: found.length,
+                });
             }
         }
         Ok(())
@@ -358,7 +400,7 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
 
     /// Begins the next file, if there is one.
     fn begin_next(&mut self) -> Result<bool, Cause> {
-        while let Some((name, from)) = self.waiting.pop_front() {
+        while let Some(WaitingFile { name, from, .. }) = self.waiting.pop_front() {
             // The file may have been removed since it was found; then nothing of it is read.
             let path = self.source.dir.join(&name);
             let Some(first_bytes) = FirstBytes::of(&path)? else {
@@ -389,6 +431,10 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
 
 impl<B, F: Format<B>> Partition<B> for DirectoryPartition<B, F> {
     fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
+        // New files count while the source is behind, too.
+        if self.scanned && self.current.is_some() && self.is_scan_due() {
+            self.scan_again()?;
+        }
         loop {
             if let Some((begun, file)) = &mut self.current {
                 let next = file.next_batch(batch, events)?;
@@ -402,15 +448,11 @@ impl<B, F: Format<B>> Partition<B> for DirectoryPartition<B, F> {
             if self.begin_next()? {
                 continue;
             }
-            let now = now_ns();
-            match self.source.poll {
-                None if self.scanned => return Ok(Next::End),
-                Some(_) if self.awake.is_some_and(|at| now < at) => return Ok(Next::Idle),
-                None => {}
-                Some(poll) => {
-                    let poll = u64::try_from(poll.as_nanos()).unwrap_or(u64::MAX);
-                    self.awake = Some(now.saturating_add(poll));
-                }
+            if self.source.poll.is_none() && self.scanned {
+                return Ok(Next::End);
+            }
+            if self.source.poll.is_some() && !self.is_scan_due() {
+                return Ok(Next::Idle);
             }
             self.scan_again()?;
             if self.waiting.is_empty() && self.source.poll.is_some() {
@@ -422,12 +464,8 @@ impl<B, F: Format<B>> Partition<B> for DirectoryPartition<B, F> {
         self.awake
     }
     fn lag(&self) -> Option<Lag> {
-        // Files that were found and are not begun; of very many only the first ones are counted.
-        let length = |(name, from): &(String, u64)| {
-            let about = std::fs::metadata(self.source.dir.join(name)).ok()?;
-            Some(about.len().saturating_sub(*from))
-        };
-        let waiting = self.waiting.iter().take(LAG_FILES_MAX).filter_map(length);
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|file| file.length.saturating_sub(file.from));
         let current = match &self.current {
             Some((_, file)) => file.lag()?.bytes?,
             None => 0,

@@ -129,6 +129,14 @@ impl Ends {
         }
     }
 
+    /// Whether the run has ended here, and whether in all processes.
+    pub(crate) fn ended(&self) -> (bool, bool) {
+        let mut ended = lock(&self.ended);
+        let here = self.has_ended(&mut ended);
+        let others = self.life.member().is_none() || ended.others || self.life.stopping();
+        (here, here && others)
+    }
+
     fn has_ended(&self, ended: &mut Ended) -> bool {
         if ended.workers < self.workers {
             return false;

@@ -1,7 +1,7 @@
 //! The lifecycle of a run: it runs, is asked to stop, fails, or is abandoned.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::epochs::{Epochs, Phase};
@@ -18,6 +18,9 @@ const DRAINING: u8 = 1;
 const ABORTED: u8 = 2;
 const ABANDONED: u8 = 3;
 
+/// The time for which a run that was asked to stop waits for calls in progress.
+const CALLS: Duration = Duration::from_secs(1);
+
 /// The time that a lost connection for data waits for the death of its process to be reported with its cause.
 const CAUSE_NS: u64 = 1_000_000_000;
 /// The interval at which it checks whether that was reported.
@@ -26,7 +29,11 @@ const CAUSE_TICK: Duration = Duration::from_millis(10);
 /// Whether a run continues, and what ended it.
 pub(crate) struct Lifecycle {
     state: AtomicU8,
+    /// When the run was asked to stop, or has failed; 0 before.
+    ends_ns: AtomicU64,
     failure: Mutex<Option<FlowError>>,
+    /// The failure as text, which remains when the failure is taken.
+    failure_text: OnceLock<String>,
     /// The last failures, in a run that is watched.
     failures: Option<Arc<Failures>>,
     /// Where notices go, in a run of several processes.
@@ -44,7 +51,9 @@ impl Lifecycle {
     ) -> Self {
         Lifecycle {
             state: AtomicU8::new(RUNNING),
+            ends_ns: AtomicU64::new(0),
             failure: Mutex::new(None),
+            failure_text: OnceLock::new(),
             failures,
             notices,
             epochs,
@@ -67,6 +76,7 @@ impl Lifecycle {
 
     /// Asks the sources of this process to end.
     pub(crate) fn stop_here(&self) {
+        self.note_end();
         self.epochs.enter(Phase::Suspended);
         let order = Ordering::SeqCst;
         let fails = Ordering::SeqCst;
@@ -77,6 +87,17 @@ impl Lifecycle {
     /// True if the flow was asked to stop, or has failed.
     pub(crate) fn stopping(&self) -> bool {
         self.state.load(Ordering::Relaxed) != RUNNING
+    }
+
+    fn note_end(&self) {
+        let order = Ordering::Relaxed;
+        let _ = self.ends_ns.compare_exchange(0, now_ns(), order, order);
+    }
+
+    /// The time since the run was asked to stop, or has failed.
+    pub(crate) fn ending(&self) -> Option<Duration> {
+        let since_ns = Some(self.ends_ns.load(Ordering::Relaxed)).filter(|at| *at > 0)?;
+        Some(Duration::from_nanos(now_ns().saturating_sub(since_ns)))
     }
 
     /// True if the flow has failed, or was abandoned.
@@ -92,6 +113,7 @@ impl Lifecycle {
     /// Ends the run without processing the items in its steps: each worker finishes its current item. Nothing
     /// more is committed; with a state directory the next start resumes from the last commit.
     pub(crate) fn abandon(&self) {
+        self.note_end();
         self.epochs.enter(Phase::Suspended);
         let order = Ordering::SeqCst;
         let fails = Ordering::SeqCst;
@@ -99,6 +121,15 @@ impl Lifecycle {
             let _ = self.state.compare_exchange(from, ABANDONED, order, fails);
         }
         self.wakers.signal_sources();
+    }
+
+    /// True if calls in progress are not waited for: the run has failed, or was asked to stop a second ago, and is then
+    /// abandoned.
+    pub(crate) fn leaves_calls(&self) -> bool {
+        if !self.aborted() && self.ending().is_some_and(|time| time > CALLS) {
+            self.abandon();
+        }
+        self.aborted()
     }
 
     /// Ends the run at once, on all processes; the first failure is reported.
@@ -124,6 +155,10 @@ impl Lifecycle {
                     error => failures.note_other(&chain(error).to_string()),
                 }
             }
+            self.note_end();
+            if first {
+                let _ = self.failure_text.set(chain(&error).to_string());
+            }
             failure.get_or_insert(error);
             self.state.store(ABORTED, Ordering::SeqCst);
         }
@@ -148,10 +183,9 @@ impl Lifecycle {
         lock(&self.failure).is_some()
     }
 
-    /// Returns the failure of the run as text, if it has failed and no wait for its end has returned that.
-    pub(super) fn failure_text(&self) -> Option<String> {
-        let failure = lock(&self.failure);
-        failure.as_ref().map(|error| chain(error).to_string())
+    /// Returns the failure of the run as text, if it has failed.
+    pub(crate) fn failure_text(&self) -> Option<&str> {
+        self.failure_text.get().map(String::as_str)
     }
 
     pub(crate) fn take_failure(&self) -> Option<FlowError> {

@@ -193,21 +193,25 @@ pub(crate) struct Halves<A, B>(
     pub(crate) Unread,
 );
 
-/// Logs a warning, once, about late items that no step reads.
+/// Counts late items that no step reads, and logs a warning, once.
 pub(crate) struct Unread {
     pub(crate) step: usize,
-    /// True if it was logged, or if a step reads the late items.
+    /// True if a step reads the late items.
+    pub(crate) is_read: bool,
     pub(crate) logged: bool,
 }
 
 impl Unread {
+    /// Notes that the late items so far were dropped.
     #[cold]
-    fn warn(&mut self, cx: &WorkerContext) {
-        let metrics = &cx.metrics[self.step];
-        if metrics.late == 0 {
-            return; // no item was late
+    fn drops(&mut self, cx: &mut WorkerContext) {
+        let metrics = &mut cx.metrics[self.step];
+        metrics.late_dropped = metrics.late;
+        if metrics.late == 0 || self.logged {
+            return;
         }
         self.logged = true;
+        let metrics = &cx.metrics[self.step];
         if cx.figures.first_late(self.step) {
             tracing::warn!(
                 step = metrics.name.as_str(),
@@ -225,8 +229,8 @@ impl<A: Batch, B: Batch> Push<(A, B)> for Halves<A, B> {
             self.0.push(&mut batch.0, cx)?;
         }
         if !batch.1.is_empty() {
-            if !self.2.logged {
-                self.2.warn(cx);
+            if !self.2.is_read {
+                self.2.drops(cx);
             }
             self.1.push(&mut batch.1, cx)?;
         }

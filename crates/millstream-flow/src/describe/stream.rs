@@ -696,7 +696,8 @@ impl<A: Batch, B: Batch> Pipe<(A, B)> {
         self.outlet.read_by(Arc::new(move |segment| {
             let unread = Unread {
                 step,
-                logged: after_second.is_read(),
+                is_read: after_second.is_read(),
+                logged: false,
             };
             let first = after_first.build(segment)?;
             let second = after_second.build(segment)?;

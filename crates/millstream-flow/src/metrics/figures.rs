@@ -30,6 +30,8 @@ pub(crate) struct Figures {
     /// The workers of this process.
     workers: Vec<Published>,
     local: Range<usize>,
+    /// The names of the steps.
+    pub(crate) steps: Vec<String>,
     outboxes: Mutex<Vec<WatchOutbox>>,
     lags: Mutex<Vec<WatchedLag>>,
     /// The steps for which a warning of late items was logged.
@@ -48,6 +50,7 @@ impl Figures {
         Figures {
             workers: local.clone().map(|_| Published::default()).collect(),
             local,
+            steps: Vec::new(),
             outboxes: Mutex::default(),
             lags: Mutex::default(),
             late: Mutex::default(),
@@ -82,6 +85,13 @@ impl Figures {
     /// The workers of this process.
     pub(crate) fn local(&self) -> Range<usize> {
         self.local.clone()
+    }
+
+    /// The step that the first worker is in which is in one.
+    pub(crate) fn inside(&self) -> Option<&str> {
+        let mut workers = self.workers.iter().map(|worker| &worker.current);
+        let current = workers.find(|current| current.turn().is_some())?;
+        self.steps.get(current.get()).map(String::as_str)
     }
 
     /// The last failures, in a run that is watched.

@@ -21,7 +21,7 @@ pub(super) type Links = Vec<Option<Box<dyn Link>>>;
 /// The threads of the workers. In a mutex, as the results of threads are not `Sync`, and this handle is.
 pub(super) type Threads = Mutex<Option<timely::communication::WorkerGuards<()>>>;
 
-/// The interval at which a handle that is dropped checks whether its run has ended.
+/// The interval at which a wait checks whether the run has ended.
 const LONG: Duration = Duration::from_secs(1);
 /// After how much time a wait for the ends of the other processes is logged.
 const ENDS_LATE_NS: u64 = 1_000_000_000;
@@ -89,7 +89,7 @@ impl Running {
     /// True if all workers have ended; waits for that at most for `limit`.
     #[must_use]
     pub fn ended_within(&self, limit: Duration) -> bool {
-        self.control.ends.wait(limit)
+        self.control.ended_within(limit)
     }
 
     /// Returns the metrics as last published; at the end they are complete.
@@ -140,7 +140,7 @@ impl Running {
         let signals = self.signals.take();
         let tick = match &signals {
             Some(_) => Duration::from_millis(50),
-            None => interval,
+            None => interval.min(LONG),
         };
         let mut next_report = now_ns() + interval.as_nanos() as u64;
         while !self.ended_within(tick.min(interval)) {
@@ -303,7 +303,7 @@ impl Drop for Running {
             return;
         }
         self.control.stop();
-        while !self.control.ends.wait(LONG) {}
+        while !self.control.ended_within(LONG) {}
         self.join_threads(&|| ());
         if let Some(error) = self.control.life.take_failure() {
             let name = &self.name;

@@ -275,6 +275,7 @@ fn control(options: &Options, plan: &Plan) -> Control {
     let others = cluster.map(|cluster| Others::new(cluster.membership(), options.workers));
     let first = others.as_ref().map_or(0, Others::first);
     let mut figures = Figures::new(first..first + options.workers);
+    figures.steps = plan.nodes.iter().map(|node| node.name.clone()).collect();
     if options.rehearsal.is_some() {
         figures = figures.without_late_warnings();
     }

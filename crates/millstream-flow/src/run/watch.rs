@@ -54,8 +54,12 @@ pub struct Moment {
     pub outbox_full: bool,
     /// Whether every worker has opened its connectors.
     pub open: bool,
-    /// Whether the flow was asked to end, or has failed.
-    pub ending: bool,
+    /// The time since the flow was asked to end, or has failed; none at all while others end and this process has.
+    pub ending: Option<Duration>,
+    /// The failure that has ended the flow.
+    pub failure: Option<String>,
+    /// Whether the flow has ended, in all processes.
+    pub ended: bool,
 }
 
 impl Watch {
@@ -105,6 +109,7 @@ impl Watch {
     #[must_use]
     pub fn moment(&self) -> Moment {
         let now = now_ns();
+        let (here, ended) = self.control.ends.ended();
         Moment {
             now_ns: now,
             elapsed: Duration::from_nanos(now.saturating_sub(self.started)),
@@ -127,7 +132,13 @@ impl Watch {
             sources_paused: self.control.load.congested(),
             outbox_full: self.control.load.waits_for_delivery(),
             open: self.control.ends.all_built() && !self.control.aborted(),
-            ending: self.control.stopping() || self.control.aborted(),
+            ending: self
+                .control
+                .life
+                .ending()
+                .or(here.then_some(Duration::ZERO)),
+            failure: self.control.failure_text().map(str::to_owned),
+            ended,
         }
     }
 }

@@ -91,8 +91,8 @@ pub(super) static FLOWS: &[Condition] = &[
         name: "MillstreamItemsLate",
         severity: "warning; critical from one item in ten",
         after: "0m",
-        summary: "More than one item in 100 of the last minute was too late for its window, and dropped.",
-        action: "Raise `lateness` of `event_time`, or find out which partition sends old items.",
+        summary: "More than one item in 100 of the last minute came too late, and was dropped.",
+        action: "Give the stream `late` of the result a sink, raise `lateness` of `event_time`, or find out which partition sends old items.",
         ends: "5 minutes after the last such minute",
         is_obstacle: false,
         lasts: EVENT_SECONDS,
@@ -192,12 +192,12 @@ fn share(part: u64, whole: u64) -> f64 {
 
 fn flow_down(all: &Snapshot, find: &mut Finder<'_>) {
     if let Some(down) = &all.down {
-        let again = if down.is_restarted {
-            "and is started again"
-        } else {
-            "and is not started again"
+        let again = match down.is_restarted {
+            Some(true) => " and is started again",
+            Some(false) => " and is not started again",
+            None => "",
         };
-        let words = format!("The flow has failed {again}: {}", down.error);
+        let words = format!("The flow has failed{again}: {}", down.error);
         return find.found(("flow", &all.flow), Severity::Critical, words);
     }
     let seconds = all.seconds;
@@ -321,12 +321,12 @@ fn skipped_words(all: &Snapshot, step: &StepSnapshot) -> String {
 fn late(all: &Snapshot, find: &mut Finder<'_>) {
     for step in &all.steps {
         let items = find.grown(0, &step.name, step.items_in).minute;
-        let late = find.grown(1, &step.name, step.late).minute;
+        let late = find.grown(1, &step.name, step.late_dropped).minute;
         let part = share(late, items);
         if late > 0 && part > SHARE_LATE {
             let words = format!(
-                "{} has dropped {} of {} items, which were too late for their windows.",
-                step.name, step.late, step.items_in
+                "{} has dropped {} of {} items, which came too late.",
+                step.name, step.late_dropped, step.items_in
             );
             find.found(("step", &step.name), from(SHARE_CRITICAL, part), words);
         }
@@ -346,8 +346,7 @@ fn faults(all: &Snapshot, find: &mut Finder<'_>) {
 }
 
 fn stuck(all: &Snapshot, find: &mut Finder<'_>) {
-    let workers = all.workers.iter().filter(|_| all.state == State::Running);
-    for worker in workers {
+    for worker in &all.workers {
         let inside = worker.step.as_ref().zip(worker.inside_seconds);
         if let Some((step, seconds)) = inside.filter(|(_, seconds)| *seconds >= STUCK_SECONDS) {
             let words = format!(
@@ -477,7 +476,8 @@ fn disk(all: &Snapshot, find: &mut Finder<'_>) {
 }
 
 fn commit(all: &Snapshot, find: &mut Finder<'_>) {
-    let Some(epochs) = all.epochs.filter(|_| all.state == State::Running) else {
+    let runs = matches!(all.state, State::Running | State::Ending);
+    let Some(epochs) = all.epochs.filter(|_| runs) else {
         return;
     };
     let age = epochs.age_seconds;

@@ -167,7 +167,7 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
         "MillstreamItemsLate",
         "book",
         "dropped 20 of 1000",
-        |all, _| all.steps[0].late = 20,
+        |all, _| all.steps[0].late_dropped = 20,
     ),
     ("MillstreamInputFaults", "book", "closed 1", |all, _| {
         all.steps[0].faults = 1

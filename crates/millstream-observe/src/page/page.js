@@ -205,7 +205,7 @@ function showFacts(snapshot) {
   const sources = snapshot.steps.filter((step) => step.kind === "source");
   const busiest = Math.max(0, ...snapshot.workers.map((worker) => worker.busy));
   const facts = [
-    ["running for", duration(snapshot.seconds)],
+    [["ended", "failed"].includes(snapshot.state) ? "ran for" : "running for", duration(snapshot.seconds)],
     ["read", shown("rate", sources.every((step) => step.out_rate === null) ? null : sources.reduce((sum, step) => sum + step.out_rate, 0))],
     ...(snapshot.missing ? [["missing", snapshot.missing.map((number) => `process ${number}`).join(", ")]] : []),
     ...(snapshot.processes ? [["processes", String(snapshot.processes.length)]] : []),
@@ -257,7 +257,8 @@ function setFacts(id, facts) {
 function healthy(snapshot) {
   if (snapshot.waiting) return [`${snapshot.waiting}.`, ""];
   if (snapshot.state === "starting") return ["The flow starts: not every connector is open.", ""];
-  if (snapshot.state === "ending") return ["The flow ends.", ""];
+  if (snapshot.state === "ending") return [`The flow has been ending for ${duration(snapshot.ending_seconds)}.`, ""];
+  if (snapshot.state === "ended") return ["The flow has ended.", ""];
   if (snapshot.sources_paused) return ["Sources pause at the moment: much is in flight.", ""];
   return ["No step limits this flow: it processes what its sources deliver.", "good"];
 }

@@ -48,7 +48,7 @@ impl DeadLetters {
         sequence: u64,
         error: &str,
         body: &[u8],
-    ) -> Result<(), ServiceError> {
+    ) -> Result<bool, ServiceError> {
         if let Some(identity) = identity {
             let mut known = match self.known.take() {
                 Some(known) => known,
@@ -57,7 +57,7 @@ impl DeadLetters {
             let is_new = known.insert((identity, sequence, self.hasher.hash_one(body)));
             self.known = Some(known);
             if !is_new {
-                return Ok(());
+                return Ok(false);
             }
         }
         let note = Note::Dead {
@@ -69,7 +69,7 @@ impl DeadLetters {
             body: body.to_owned(),
         };
         self.writer.append(&note.to_bytes()?)?;
-        Ok(())
+        Ok(true)
     }
 
     fn read(&self) -> Result<HashSet<(u128, u64, u64)>, ServiceError> {

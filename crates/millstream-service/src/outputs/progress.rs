@@ -253,7 +253,6 @@ impl Progress {
         let Some(dead) = &mut self.dead else {
             return Ok(());
         };
-        self.report.dead_letters += 1;
         let again = self.again.as_ref();
         // That of a finished input is there.
         if again.is_some_and(|again| again.effects == Effects::Finished) {
@@ -264,6 +263,7 @@ impl Progress {
             Some(InputName { path, identity }) => (path, Some(identity)),
             None => (journal.to_owned(), None),
         };
-        dead.append_once(input, sequence, error, body)
+        self.report.dead_letters += u64::from(dead.append_once(input, sequence, error, body)?);
+        Ok(())
     }
 }

@@ -157,8 +157,11 @@ where
             if self.pending.len() <= left {
                 return Ok(());
             }
-            if cx.control.aborted() {
-                return Err(Failure::new(cx.step_name(), "the flow has failed"));
+            if cx.control.leaves_calls(&cx.step_name(), self.pending.len()) {
+                return Err(Failure::new(
+                    cx.step_name(),
+                    "the flow has ended without its calls",
+                ));
             }
             self.replies.wait(&cx.control);
         }

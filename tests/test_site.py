@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from documents import ROOT
 from shared import Shared
 from test_documents import DOCUMENTS
@@ -74,6 +76,52 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:[^"]*)"', page.read_text()
         )
         assert not loaded, page
+
+
+def test_the_site_of_each_version_is_published(tmp_path: Path) -> None:
+    """As on two tags: `release/site` in a clone, in which the pages switch between the versions."""
+    clone, origin = tmp_path / "clone", tmp_path / "origin"
+    clone.mkdir()
+    tracked = subprocess.check_output(["git", "ls-files", "-z", "."], cwd=ROOT, text=True)
+    for name in tracked.split("\0"):
+        if name.startswith(("docs/", "python/", "release/")) or "/" not in name:
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_file():
+                shutil.copy(ROOT / name, clone / name)
+    program = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PATH": program}
+
+    def run(*command: str | Path, folder: Path = clone) -> str:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("git", "init", "--quiet", "--bare", origin, folder=tmp_path)
+    run("git", "init", "--quiet")
+    for name, value in {"user.name": "A", "user.email": "a@example.org"}.items():
+        run("git", "config", name, value)
+    run("git", "remote", "add", "origin", origin)
+    run("git", "add", "--all")
+    run("git", "commit", "--quiet", "--message", "All")
+    run("release/site", "0.1.0")
+    # As a checkout of a tag: without the branch.
+    run("git", "branch", "--quiet", "-D", "gh-pages")
+    run("release/site", "0.2.0")
+
+    def published(path: str) -> str:
+        return run("git", "show", f"gh-pages:{path}", folder=origin)
+
+    versions = {one["version"]: one["aliases"] for one in json.loads(published("versions.json"))}
+    assert versions == {"0.2.0": ["latest"], "0.1.0": []}
+    for version in versions:
+        page = published(f"{version}/guide/flows/index.html")
+        configuration = re.search(r'id="__config"[^>]*>(.*?)<', page)
+        assert configuration is not None
+        assert json.loads(configuration[1])["version"]["provider"] == "mike"
+        assert f"/millstream/{version}/guide/flows/)" in published(f"{version}/llms.txt")
+    assert "latest/" in published("index.html") and published("latest") == "0.2.0"
+    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "site.yml").read_text("utf-8"))["jobs"].values()
+    assert 'release/site "${GITHUB_REF_NAME#v}"' in job["steps"][-1]["run"].splitlines()
 
 
 def missing(text: str) -> list[str]:

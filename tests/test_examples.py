@@ -420,11 +420,15 @@ def process_in(folder: Path, command: Command) -> Iterator[subprocess.Popen[str]
 
 GUIDES = (
     "flows.md",
+    "state.md",
+    "errors.md",
+    "running.md",
     "time-and-windows.md",
     "joins.md",
     "journal.md",
     "recovery.md",
     "http.md",
+    "http-post.md",
     "outbox.md",
     "two-machines.md",
     "queues.md",

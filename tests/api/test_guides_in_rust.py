@@ -23,6 +23,7 @@ WHOLE = (
     "operating.md",
     "queues.md",
     "replay.md",
+    "running.md",
     "testing.md",
     "testing-services.md",
     "time-and-windows.md",

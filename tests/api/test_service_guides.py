@@ -102,16 +102,16 @@ def test_a_union_is_written_as_the_guide_says(desk: Path) -> None:
 
 
 def test_a_durable_publisher_as_the_guide_says(desk: Path) -> None:
-    program = blocks(GUIDE / "services.md", "python")[6]
+    program = blocks(GUIDE / "service-recovery.md", "python")[2]
     assert 'sync="always"' in program
     python(desk, program)
     assert "id: A-2" in millstream(desk, "service", "export", "orders")
 
 
 def test_a_gateway_runs_as_the_guide_says(desk: Path) -> None:
-    """The shell session of the guide to HTTP, on a port that is free."""
-    (file,) = blocks(GUIDE / "http.md", "toml")
-    (session,) = blocks(GUIDE / "http.md", "sh")
+    """The shell session of the guide to the gateway, on a port that is free."""
+    (file,) = blocks(GUIDE / "gateway.md", "toml")
+    (session,) = blocks(GUIDE / "gateway.md", "sh")
     port = str(free_port())
     (desk / "desk.toml").write_text(file.replace("8080", port))
     shell = in_shell(desk, session.replace("8080", port))
@@ -160,8 +160,8 @@ def test_a_system_runs_as_the_guide_says(desk: Path) -> None:
 
 
 def test_the_keys_that_the_guide_lists_are_those_that_there_are(desk: Path) -> None:
-    text = (GUIDE / "systems.md").read_text()
-    parts = re.split(r"^### `\[(\w+)[^\n]*$", text, flags=re.MULTILINE)
+    text = (GUIDE / "system-file.md").read_text()
+    parts = re.split(r"^## `\[(\w+)[^\n]*$", text, flags=re.MULTILINE)
     for table, part in zip(parts[1::2], parts[2::2], strict=True):
         listed = set(re.findall(r"^\| `(\w+)` \|", part.split("\n## ")[0], re.MULTILINE))
         head = {"services": "services.x", "journals": "journals.b", "processes": "processes.x"}
@@ -180,7 +180,7 @@ def test_the_keys_that_the_guide_lists_are_those_that_there_are(desk: Path) -> N
 @pytest.mark.parametrize("rebuild", ["snapshot", "outputs"])
 def test_a_state_comes_back_as_the_guide_says(desk: Path, rebuild: str) -> None:
     publish = blocks(GUIDE / "services.md", "python")[2]
-    for block in blocks(GUIDE / "services.md", "python")[4:6]:
+    for block in blocks(GUIDE / "service-recovery.md", "python")[:2]:
         with (desk / "more.py").open("a") as file:
             file.write(block)
     name = {"snapshot": "Keeping", "outputs": "Rebuilt"}[rebuild]
@@ -193,7 +193,7 @@ def test_a_state_comes_back_as_the_guide_says(desk: Path, rebuild: str) -> None:
 
 def test_replay_and_diff_as_the_guide_says(desk: Path) -> None:
     replay, diff = re.findall(
-        r"`(millstream service (?:replay|diff) [^`]*)`", (GUIDE / "services.md").read_text()
+        r"`(millstream service (?:replay|diff) [^`]*)`", (GUIDE / "service-versions.md").read_text()
     )
     assert millstream(desk, *replay.split()[1:]) == "accepted:\n  id: A-1\n  total: 7250.0\n"
     (desk / "new.py").write_text(

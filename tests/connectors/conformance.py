@@ -4,7 +4,7 @@ A connector is a subclass of :class:`Connector`: how its flow is written, how in
 read, and in ``states`` what is expected of it in each state. A test module lists its classes in
 ``CONNECTORS`` and imports the tests of this module; ``conftest.py`` makes a test of each class and state. A
 state that a connector does not have is :class:`Missing`, with the reason. ``test_table_of_states.py``
-compares the expectations with the table in ``docs/guide/connectors.md``.
+compares the expectations with the table in ``docs/guide/connectors-compared.md``.
 """
 
 from __future__ import annotations

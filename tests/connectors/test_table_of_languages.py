@@ -11,7 +11,7 @@ import pytest
 import test_table_of_promises
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guide" / "connectors.md"
+GUIDE = ROOT / "docs" / "guide" / "connectors-compared.md"
 
 
 def rows() -> list[list[str]]:

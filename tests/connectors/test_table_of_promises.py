@@ -1,4 +1,4 @@
-"""The table "What each promises" in ``docs/guide/connectors.md`` says what the code and the tests do."""
+"""The table "What each promises" in ``connectors-compared.md`` says what the code and the tests do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import test_broker_ledger
 import test_broker_states
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guide" / "connectors.md"
+GUIDE = ROOT / "docs" / "guide" / "connectors-compared.md"
 # With parts of a login that each of these functions has.
 OTHERS: dict[str, Callable[[], Any]] = {
     "ms.kafka.read": lambda: ms.kafka.read("localhost:1", "t"),

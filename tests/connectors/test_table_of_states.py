@@ -1,4 +1,4 @@
-"""The table in ``docs/guide/connectors.md`` says what the tests of connectors expect."""
+"""The table in ``docs/guide/connectors-compared.md`` says what the tests of connectors expect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import test_sink_states
 import test_socket_states
 from conformance import STATES, Connector, Continues, Ends, Expected, Finishes, Missing
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "connectors.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "connectors-compared.md"
 MODULES = (
     test_adapter_states,
     test_broker_states,

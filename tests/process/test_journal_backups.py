@@ -56,9 +56,8 @@ def numbers(path: Path) -> tuple[int, int]:
 
 
 def test_the_chapter_about_backups(orders: Path, tmp_path: Path, millstream_bin: Path) -> None:
-    shell = [
-        block for block in blocks(GUIDE / "journal.md", "") if "backup/" in block or "--salvage" in block
-    ]
+    chapter = blocks(GUIDE / "keeping-journals.md", "")
+    shell = [block for block in chapter if "backup/" in block or "--salvage" in block]
     backup, salvage, restore = shell
 
     def run(session: str) -> None:

@@ -94,7 +94,11 @@ def test_every_example_is_true(serve: Serve, free_port: Callable[[], int], tmp_p
         play(ports[server], line, text)
 
 
-@pytest.mark.parametrize("config", blocks_of(GUIDE / "queues.md", "toml"), ids=("jobs", "configuration"))
+@pytest.mark.parametrize(
+    "config",
+    [*blocks_of(GUIDE / "queues.md", "toml"), *blocks_of(GUIDE / "running-queues.md", "toml")],
+    ids=("jobs", "configuration"),
+)
 def test_a_configuration_of_the_guide_is_accepted(config: str, serve: Serve) -> None:
     play(serve(config=config).port, 1, "> set orders 0 0 5\n> hello\nSTORED\n> get orders/open\n...\nEND\n")
 

@@ -152,7 +152,7 @@ def test_clients_have_one_address_by_the_proxy_of_the_guide(
     pair: Pair, arbiter: Arbiter, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     one, two = begin(pair)
-    (config,) = blocks(GUIDE / "queues-on-two-machines.md", "haproxy")
+    (config,) = blocks(GUIDE / "queue-take-over.md", "haproxy")
     port = free_port()
     config = config.replace("bind :22133", f"bind 127.0.0.1:{port}")
     config = config.replace("first.example:22133", f"127.0.0.1:{one.port}")

@@ -30,7 +30,7 @@ from tcp_link import Link
 
 ROUNDS = int(os.environ.get("MILLSTREAM_TAKEOVERS", "6"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
-DOCUMENT = GUIDE / "queues-on-two-machines.md"
+DOCUMENTS = (GUIDE / "queues-on-two-machines.md", GUIDE / "queue-take-over.md")
 
 
 class Machine:
@@ -178,7 +178,8 @@ def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -
 def test_the_guide_runs_as_written(
     millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
-    script = "set -e\ntrap 'kill -9 $(jobs -p) 2> /dev/null || :' EXIT\n" + "".join(blocks(DOCUMENT, "sh"))
+    commands = [block for document in DOCUMENTS for block in blocks(document, "sh")]
+    script = "set -e\ntrap 'kill -9 $(jobs -p) 2> /dev/null || :' EXIT\n" + "".join(commands)
     for port in ("22133", "22134", "22135", "22136", "7760", "7761", "7762", "7763"):
         script = script.replace(port, str(free_port()))
     path = f"{millstream_bin.parent}{os.pathsep}{os.environ['PATH']}"

@@ -8,8 +8,8 @@ PAGES = {
     "FlowError": "troubleshooting.md#while-a-flow-runs",
     "FlowUsageError": "troubleshooting.md#at-the-start-of-a-flow",
     "FutureTimeError": "guide/time-and-windows.md#event-time",
-    "JournalError": "guide/journal.md#errors",
-    "MemberLostError": "guide/several-machines.md#failures",
+    "JournalError": "guide/keeping-journals.md#errors",
+    "MemberLostError": "guide/state-on-several-machines.md#failures",
     "NoAnswerError": "guide/services.md#answers-and-queries",
     "ObjectError": "guide/objects.md#failures",
     "PostgresError": "guide/postgres.md#failures-of-the-sink",
@@ -17,11 +17,11 @@ PAGES = {
     "RecordLostError": "guide/journal.md#when-a-journal-has-lost-its-end",
     "Refused": "guide/outbox.md#refused-records",
     "RetryLater": "guide/outbox.md#failures",
-    "SchemaRegistryError": "guide/kafka.md#schema-registry",
-    "SchemaRegistryUnavailable": "guide/kafka.md#schema-registry",
+    "SchemaRegistryError": "guide/schema-registry.md",
+    "SchemaRegistryUnavailable": "guide/schema-registry.md",
     "ServiceError": "troubleshooting.md#services",
     "SqliteError": "guide/outbox.md#sqlite",
-    "StepError": "guide/flows.md#errors",
+    "StepError": "guide/errors.md",
 }
 """A class that is not here has the page of the class that it derives from."""
 
@@ -38,7 +38,7 @@ def page(error: BaseException) -> str | None:
     Example:
         >>> import millstream as ms
         >>> ms.errors.page(ms.StepError("no number"))
-        'https://github.com/millstream/millstream/blob/main/docs/guide/flows.md#errors'
+        'https://github.com/millstream/millstream/blob/main/docs/guide/errors.md'
         >>> ms.errors.page(KeyError())
     """
     for cls in type(error).__mro__:

@@ -5,9 +5,9 @@
 //! it: all before the noted number is committed, and what others append later is theirs. A journal with both files is
 //! closed: the owner removes that file before its first append, and makes it before it removes the claim.
 
-use super::term::{read, remove, write};
+use super::term::{names, read, remove, write};
 use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::files::{CLAIM, CLOSED};
 use crate::journal::Journal;
 use crate::storage::Storage;
@@ -29,7 +29,7 @@ impl<S: Storage> Journal<S> {
     /// The last owner, if there was one.
     ///
     /// # Errors
-    /// [`Error::Damage`]; an error of the system.
+    /// [`Error::Damage`](crate::Error::Damage); an error of the system.
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn ownership(&self) -> Result<Option<Ownership>> {
         let core = self.core();
@@ -83,19 +83,6 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// Whether an opening that claims nothing may append.
-pub(super) fn check<S: Storage>(core: &Core<S>) -> Result<()> {
-    if has(core, CLAIM)? {
-        return Err(Error::Claimed {
-            path: core.path(),
-            claim: core.storage.path(CLAIM),
-        });
-    }
-    Ok(())
-}
-
 fn has<S: Storage>(core: &Core<S>, name: &str) -> Result<bool> {
-    Ok(super::term::names(&core.storage)?
-        .iter()
-        .any(|it| it == name))
+    Ok(names(&core.storage)?.iter().any(|it| it == name))
 }

@@ -23,7 +23,6 @@
 
 use std::io;
 
-use super::claim;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::files::{CLAIM, CLOSED, COPY, TERM, is_term};
@@ -97,10 +96,11 @@ pub(crate) fn check<S: Storage>(core: &Core<S>) -> Result<()> {
     if leadership.is_copy {
         return Err(Error::IsCopy { path: core.path() });
     }
-    if core.options.claims {
-        return Ok(());
+    if !core.options.claims && names(&core.storage)?.iter().any(|name| name == CLAIM) {
+        let (path, claim) = (core.path(), core.storage.path(CLAIM));
+        return Err(Error::Claimed { path, claim });
     }
-    claim::check(core)
+    Ok(())
 }
 
 /// The error of an append in a superseded journal or a copy.

@@ -88,7 +88,7 @@ fn the_guide_names_the_conditions_of_readyz() {
     let obstacles = conditions::all().filter(|one| one.is_obstacle);
     let obstacles: Vec<String> = obstacles.map(|one| format!("`{}`", one.name)).collect();
     let obstacles = obstacles.join(", ");
-    let guide = "docs/guide/operating.md";
+    let guide = "docs/guide/monitoring.md";
     let begin = "<!-- obstacles -->";
     let end = "<!-- end of obstacles -->";
     let text = std::fs::read_to_string(Path::new(ROOT).join(guide)).unwrap();
@@ -121,7 +121,7 @@ fn the_alert_rules_are_those_of_the_list() {
         for (severity, expr) in rules {
             writeln!(
                 text,
-                "  - alert: {name}\n    expr: {}\n    for: {after}\n    labels:\n      severity: {severity}\n    annotations:\n      summary: {summary}\n      description: {action}\n      runbook_url: {repository}/blob/main/docs/guide/operating.md#conditions",
+                "  - alert: {name}\n    expr: {}\n    for: {after}\n    labels:\n      severity: {severity}\n    annotations:\n      summary: {summary}\n      description: {action}\n      runbook_url: {repository}/blob/main/docs/guide/monitoring.md#conditions",
                 quoted(expr)
             )
             .unwrap();

@@ -629,14 +629,14 @@ mod tests {
         there_and_back(u64::MAX, &u64::MAX.to_string());
         there_and_back(i128::MIN, &i128::MIN.to_string());
         there_and_back(("a", 7u8), "(\"a\", 7)");
-        there_and_back((7u8,), "(7)");
+        there_and_back((7u8,), "(7,)");
         there_and_back((1, 2, 3, 4, 5, 6, 7, 'h'), "(1, 2, 3, 4, 5, 6, 7, \"h\")");
         there_and_back('ä', "\"ä\"");
         there_and_back(true, "true");
         there_and_back(Arc::<str>::from("text"), "\"text\"");
         there_and_back(Box::<str>::from("text"), "\"text\"");
         there_and_back(None::<u8>, "()");
-        there_and_back(Some(Some(7u8)), "((7))");
+        there_and_back(Some(Some(7u8)), "((7,),)");
         there_and_back((1u8, (b"b", -1i32), "c"), "(1, (b\"b\", -1), \"c\")");
         let mut text = Vec::new();
         "7".save(&mut text);

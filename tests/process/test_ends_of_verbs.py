@@ -104,13 +104,13 @@ def test_the_last_error_is_json_in_a_log_of_json(arguments: list[str], code: int
     if arguments[1] == "flow.py:failing":
         assert "ZeroDivisionError" in last["message"]
         assert any("Traceback" in line.get("exception", "") for line in lines), lines
-    text = verb(folder, *arguments).stderr.splitlines()[-1]
+    text = verb(folder, *arguments).stderr.partition("\nsee https:")[0].splitlines()[-1]
     assert text == f"millstream {name}: {last['message']}"
 
 
 def test_a_cancelled_call_names_step_and_item(folder: Path) -> None:
     done = verb(folder, "run", "flow.py:cancelled")
-    last = done.stderr.splitlines()[-1]
+    last = done.stderr.partition("\nsee https:")[0].splitlines()[-1]
     assert done.returncode == 1 and 'step "call", item 7' in last and "CancelledError: gone" in last, done
     assert 'raise asyncio.CancelledError("gone")' in done.stderr
 

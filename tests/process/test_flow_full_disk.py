@@ -116,7 +116,7 @@ class Runs:
         else:
             # One line says which file, and why; it is no traceback of the program.
             assert running.returncode == 1, told
-            last = told.strip().splitlines()[-1]
+            last = told.partition("\nsee https:")[0].strip().splitlines()[-1]
             assert "No space left on device" in last and str(self.disk) in last, told
             assert "panicked" not in told, told
             named = re.search(rf"{self.disk}/(\w+)", last)

@@ -71,7 +71,7 @@ class Posts:
         """The error of a flow that has failed."""
         _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 1, errors
-        return errors.splitlines()[-1]
+        return errors.partition("\nsee https:")[0].splitlines()[-1]
 
     def resume(self, more: bytes, complete: Callable[[list[bytes]], bool]) -> list[bytes]:
         """Starts the flow again, posts one more item, and returns all output."""

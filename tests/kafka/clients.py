@@ -93,7 +93,7 @@ class Judge:
     def values(self) -> list[bytes]:
         return [message.value() for message in self.read()]
 
-    def wait_for(self, count: int, seconds: float = PATIENCE) -> list[bytes]:
+    def wait_for(self, count: int) -> list[bytes]:
         """The values, when there are so many of them."""
         values: list[bytes] = []
 
@@ -101,7 +101,7 @@ class Judge:
             values[:] = self.values()
             return len(values) >= count
 
-        until(enough, seconds)
+        until(enough)
         return values
 
     def close(self) -> None:

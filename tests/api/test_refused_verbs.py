@@ -81,6 +81,7 @@ KEYED: dict[str, tuple[Build, Build]] = {
     "throttle": (lambda a, b: a.throttle(0, 1), lambda a, b: a.throttle(1, 1)),
     "changes": (lambda a, b: a.changes(7), lambda a, b: a.changes()),
 }
+BOTH = ("merge", "map_batch", "branch", "collect", "map_async", "sink", "sink on_error")
 PLAIN: dict[str, tuple[Build, Build]] = {
     "event_time": (lambda a, b: a.event_time(7), lambda a, b: a.event_time(float)),
     "event_time lateness": (
@@ -89,13 +90,7 @@ PLAIN: dict[str, tuple[Build, Build]] = {
     ),
     "event_clock": (lambda a, b: a.event_clock(7), lambda a, b: a.event_clock(Clock)),
     "key_by": (lambda a, b: a.key_by(7), lambda a, b: a.key_by(str)),
-    "merge": (lambda a, b: a.merge(7), lambda a, b: a.merge(b)),
-    "map_batch": (lambda a, b: a.map_batch(7), lambda a, b: a.map_batch(list)),
-    "branch": (lambda a, b: a.branch(7), lambda a, b: a.branch(bool)[0]),
-    "collect": (lambda a, b: a.collect(0), lambda a, b: a.collect(3)),
-    "map_async": (lambda a, b: a.map_async(7), lambda a, b: a.map_async(ask)),
-    "sink": (lambda a, b: a.sink("out", 7), lambda a, b: a.sink("out", [])),
-    "sink on_error": (lambda a, b: a.sink("out", [], on_error=BAD), lambda a, b: a.sink("out", [])),
+    **{verb: KEYED[verb] for verb in BOTH},
     "source": (
         lambda a, b: FLOWS[-1].source("more", 7),
         lambda a, b: FLOWS[-1].source("more", ms.testing.items([1])),

@@ -190,3 +190,39 @@ def test_a_claim_that_is_left_for_ever_is_removed_by_hand(tmp_path: Path) -> Non
     claim.unlink()
     assert append(journal, "mine").returncode == 0
     assert records(journal)[-1] == "mine"
+
+
+def test_a_flow_that_died_after_its_last_commit_gives_its_journal_back(tmp_path: Path) -> None:
+    runs, journal = Runs(tmp_path, "journal"), tmp_path / "out"
+    claim, closed = journal / "is-claimed", journal / "is-closed"
+    running = runs.start()
+    until(claim.exists, running)
+    claimed = claim.read_bytes()
+    until(lambda: records(journal), running)
+    runs.end(running)
+    end = len(records(journal)) + 20
+    runs.finish(end=end)
+    closed.unlink()
+    claim.write_bytes(claimed)
+    assert append(journal, "refused").returncode == 1
+    # The advice: start it, and append after its end.
+    runs.finish(end=end)
+    assert append(journal, "mine").returncode == 0
+    assert records(journal) == [*map(str, range(end)), "mine"]
+
+
+def test_a_start_that_fails_keeps_what_others_wrote(tmp_path: Path) -> None:
+    runs, journal = Runs(tmp_path, "journal"), tmp_path / "out"
+    runs.finish()
+    assert append(journal, "mine").returncode == 0
+    before = records(journal)
+    program = runs.program.read_text()
+    second = '\nnumbers_again = flow.source("again", numbers).sink("file", ms.files.write("gone/out.txt"))\n'
+    for _ in range(2):
+        runs.program.write_text(program + second)
+        assert "gone/out.txt" in runs.finish(code=1)
+        assert records(journal) == before
+    runs.program.write_text(program)
+    runs.finish()
+    assert append(journal, "mine").returncode == 0
+    assert records(journal) == [*before, "mine"]

@@ -327,6 +327,16 @@ struct Owned {
     committed: u64,
 }
 
+impl Owned {
+    /// Lets others append, if all is committed.
+    fn end(&self, journal: &Journal) {
+        if journal.next().is_ok_and(|next| next == self.committed) {
+            // If it fails the claim stays, and the next run ends it.
+            let _ended = journal.end_claim(self.owner, self.committed);
+        }
+    }
+}
+
 /// Appends each frame as a record. With recovery the journal is truncated to the last committed epoch when the flow
 /// resumes: no other process may append to it from the start of the flow until it has ended in order.
 pub fn append(path: impl AsRef<Path>) -> AppendJournal {
@@ -428,7 +438,17 @@ impl Transactional for AppendJournal {
         Ok(())
     }
     fn finish(&self) {
-        *lock(&self.owned) = None;
+        let owned = lock(&self.owned).take();
+        // Where a flow was killed after its last commit, nothing is opened after it.
+        if let (Some(owned), None) = (owned, self.journal.get()) {
+            let options = Options {
+                create: false,
+                ..self.options()
+            };
+            if let Ok(journal) = Journal::open(self.path.get(), options) {
+                lock(&owned).end(&journal);
+            }
+        }
         self.journal.end_commits();
     }
 }
@@ -445,7 +465,7 @@ impl AppendJournal {
         if next <= own_to {
             return Ok(journal.cut(resumed.committed)?);
         }
-        if is_own && own_to == resumed.committed {
+        if is_own && own_to <= resumed.committed {
             return Ok(());
         }
         Err(format!(
@@ -495,15 +515,10 @@ impl Log for OwnJournal {
 }
 
 impl Drop for OwnJournal {
-    /// Lets others append, if all is committed: the last writer and the last commit have ended.
+    /// The last writer and the last commit have ended.
     fn drop(&mut self) {
         if let Some(owned) = &self.owned {
-            let Owned { owner, committed } = *lock(owned);
-            let journal = self.log.0.journal();
-            if journal.next().is_ok_and(|next| next == committed) {
-                // If it fails the claim stays, and the next run ends it.
-                let _ended = journal.end_claim(owner, committed);
-            }
+            lock(owned).end(self.log.0.journal());
         }
     }
 }

@@ -207,3 +207,36 @@ fn journals_are_read_and_truncated_at_the_commit() {
     found.sort();
     assert_eq!(found, expected);
 }
+
+#[test]
+fn a_journal_is_given_back_where_nothing_was_opened() {
+    use millstream_flow::sink::Sink;
+    use millstream_flow::{Frames, journals};
+    use millstream_journal::{Journal, Options as Opening};
+
+    let folder = tempfile::tempdir().expect("it is made");
+    let path = folder.path().join("out");
+    let sink = journals::append(&path);
+    let sink = Sink::<Frames>::transactional(&sink).expect("it commits");
+    let append = || {
+        Journal::open(&path, Opening::default())
+            .and_then(|journal| journal.writer())
+            .and_then(|writer| writer.append(b"mine"))
+    };
+    let first = sink
+        .resume(&[])
+        .expect("it begins")
+        .expect("it has a token");
+    assert!(append().is_err());
+    sink.finish();
+    assert_eq!(append().expect("it is given back"), 0);
+    // The record of another stays, and a token from after it is that of the journal as it was given back.
+    let second = sink
+        .resume(&[first])
+        .expect("it resumes")
+        .expect("it has a token");
+    sink.finish();
+    sink.resume(&[second]).expect("it resumes");
+    sink.finish();
+    assert_eq!(append().expect("it is given back"), 1);
+}
